@@ -1,0 +1,160 @@
+package transport
+
+import (
+	"crypto/tls"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tributary-fleet/tributary/connection"
+	"github.com/tributary-fleet/tributary/internal/execplugin"
+)
+
+// Generation is one connection made ready to carry requests. It is safe for concurrent use.
+//
+// It begins fresh, for proving; [New] or [Transport.Swap] puts it in force, and from then on belongs to the Transport. One that
+// never comes into force is ended by [Generation.Close]. Once ended, it cannot come into force again.
+type Generation struct {
+	spec     connection.Spec
+	opts     Options
+	endpoint endpoint
+	headers  []header         // impersonation and user agent: added to requests that have none
+	static   *tls.Certificate // of the Spec
+	source   *execplugin.Source
+	secrets  []string // what no error may hold
+
+	told atomic.Int64 // when OnUnauthorized was called last, in Unix nanoseconds
+
+	force chan struct{}  // closed when everything is to end at once
+	wg    sync.WaitGroup // drains of wires that were replaced within the generation
+
+	// mu guards what follows and the registries of the wires. It is never held across I/O.
+	mu      sync.Mutex
+	wire    *wire // carries new requests; nil until the first one
+	retired bool  // no new requests
+	forced  bool  // force is closed
+	// cred is the plugin's credential that auth was made from.
+	cred *execplugin.Credential
+	auth []string // value of the Authorization header; nil: none
+}
+
+// header is a header to add, ready to be put into a request: Values is shared and must not be written to.
+type header struct {
+	key          string
+	values       []string
+	impersonates bool
+}
+
+// NewGeneration makes a connection ready. It does no I/O: no connection is made and no plugin is run before
+// the first request. The error is a *[SpecError].
+//
+// A bearer token wins over a credential plugin, and that one over basic auth. A request that has an Authorization header already
+// keeps it, and one that impersonates already keeps that, as with client-go. Proxies of the environment are never used.
+func NewGeneration(spec connection.Spec, opts Options) (*Generation, error) {
+	opts = opts.withDefaults()
+	g := &Generation{spec: spec, opts: opts, force: make(chan struct{})}
+	var err error
+	if g.endpoint, err = parseEndpoint(spec.Endpoint); err != nil {
+		return nil, err
+	}
+	if g.static, err = parseCertificate(spec.Auth); err != nil {
+		return nil, err
+	}
+	if g.headers, err = parseImpersonation(spec.Auth.Impersonate); err != nil {
+		return nil, err
+	}
+	if opts.UserAgent != "" {
+		g.headers = append(g.headers, header{key: "User-Agent", values: []string{opts.UserAgent}})
+	}
+	if g.auth, err = staticAuthorization(spec.Auth); err != nil {
+		return nil, err
+	}
+	g.secrets = secretsOf(spec)
+	if spec.Auth.Exec != nil && spec.Auth.Token.IsZero() {
+		if opts.Exec == nil {
+			return nil, &SpecError{"Auth.Exec", "credential plugins are not enabled"}
+		}
+		g.source = opts.Exec.Source(*spec.Auth.Exec, spec.Endpoint)
+	}
+	return g, nil
+}
+
+// Spec returns the connection that the generation was made from.
+func (g *Generation) Spec() connection.Spec { return g.spec }
+
+// RoundTrip sends one request over the generation, whether it is in force or not, with the same rewriting,
+// credential and deadlines. It is for proving a generation before the flip.
+//
+// A refused credential (401) of a plugin is refreshed once and asked again with; otherwise the answer is the caller's to judge.
+func (g *Generation) RoundTrip(r *http.Request) (*http.Response, error) {
+	k := classify(r)
+	resp, cred, err := g.send(r, k)
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		if again, ok := g.refreshed(r, cred); ok {
+			discard(resp)
+			r = again
+			resp, _, err = g.send(r, k)
+		}
+	}
+	if errors.Is(err, errNotBegun) {
+		closeBody(r)
+		return nil, ErrClosed
+	}
+	return resp, err
+}
+
+// Close ends a generation that never came into force: its requests fail with ErrClosed, its connections are closed.
+// One that is in force is ended by its Transport.
+func (g *Generation) Close() {
+	g.retire(true)
+	g.wg.Wait()
+	g.release()
+}
+
+// refreshed returns the request to send again after a 401 to cred, if the plugin has another credential. It waits for the plugin.
+func (g *Generation) refreshed(r *http.Request, cred *execplugin.Credential) (*http.Request, bool) {
+	if g.source == nil || cred == nil || len(r.Header["Authorization"]) != 0 {
+		return nil, false
+	}
+	fresh, err := g.source.Refresh(r.Context(), cred)
+	if err != nil || fresh == cred {
+		return nil, false
+	}
+	return rewind(r)
+}
+
+// retire ends the acceptance of requests; with force, also everything in flight, at once. What is in flight is
+// drained by goroutines that g.wg counts.
+func (g *Generation) retire(force bool) {
+	g.mu.Lock()
+	g.retired = true
+	if w := g.wire; w != nil {
+		g.wire = nil
+		g.retireWire(w)
+	}
+	if force && !g.forced {
+		g.forced = true
+		close(g.force)
+	}
+	g.mu.Unlock()
+}
+
+// retireWire gives every exchange of w the moment at which it is to end, and starts the goroutine that sees to
+// it. The caller holds g.mu.
+func (g *Generation) retireWire(w *wire) {
+	now := time.Now()
+	w.retired = true
+	for x := range w.live {
+		x.due = x.endsAt(now)
+	}
+	g.wg.Go(func() { g.drain(w) })
+}
+
+// release gives back what the generation holds besides connections. It may be called several times.
+func (g *Generation) release() {
+	if g.source != nil {
+		g.source.Close()
+	}
+}

@@ -1,0 +1,61 @@
+package transport
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/textproto"
+	"net/url"
+	"strings"
+
+	"github.com/tributary-fleet/tributary/connection"
+)
+
+func canonical(key string) string { return textproto.CanonicalMIMEHeaderKey(key) }
+
+// validHeaderValue reports whether an HTTP header can carry the value (RFC 9110, 5.5).
+func validHeaderValue(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// escapeHeaderKey escapes the key of an impersonated extra value as the API server expects it: every byte that may not stand in the
+// name of a header, and the percent sign, as %XX.
+func escapeHeaderKey(key string) string {
+	var b strings.Builder
+	for i := range len(key) {
+		c := key[i]
+		if c != '%' && (c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("!#$&'*+-.^_`|~", c) >= 0) {
+			b.WriteByte(c)
+			continue
+		}
+		fmt.Fprintf(&b, "%%%02X", c)
+	}
+	return b.String()
+}
+
+// secretsOf returns every string of the connection that no error may hold, in the forms in which it is sent. Very short ones are left
+// out: they would be found in any text, and hide errors rather than credentials.
+func secretsOf(s connection.Spec) []string {
+	var out []string
+	add := func(values ...string) {
+		for _, v := range values {
+			if len(v) >= 4 {
+				out = append(out, v)
+			}
+		}
+	}
+	pair := func(user string, password connection.Secret) {
+		if p := password.Reveal(); p != "" {
+			add(p, url.QueryEscape(p), url.UserPassword("", p).String(), base64.StdEncoding.EncodeToString([]byte(user+":"+p)))
+		}
+	}
+	add(s.Auth.Token.Reveal())
+	add(strings.TrimSpace(s.Auth.ClientKeyData.Reveal()))
+	pair(s.Auth.Username, s.Auth.Password)
+	pair(s.Endpoint.Proxy.Username, s.Endpoint.Proxy.Password)
+	return out
+}

@@ -1,0 +1,182 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tributary-fleet/tributary/internal/execplugin"
+)
+
+// Transport is an http.RoundTripper over the generation in force. It is safe for concurrent use.
+type Transport struct {
+	opts    Options
+	current atomic.Pointer[Generation]
+
+	wg sync.WaitGroup // a goroutine for each old generation that drains
+
+	mu     sync.Mutex // guards what follows; not held across I/O
+	closed bool
+	old    map[*Generation]struct{} // those that drain
+}
+
+// New returns a transport with g in force, which belongs to it from now on.
+func New(g *Generation, opts Options) *Transport {
+	t := &Transport{opts: opts.withDefaults(), old: make(map[*Generation]struct{})}
+	t.current.Store(g)
+	return t
+}
+
+// Current returns the generation in force; after Close, the last one that was.
+func (t *Transport) Current() *Generation { return t.current.Load() }
+
+// RoundTrip sends a request over the generation in force.
+//
+// A request to which the server answers 401 is sent once more if the credential has changed meanwhile, by a swap or because a plugin
+// has a fresh one: the API server authenticates before it does anything. A request with a body is sent again only if
+// it has GetBody, which client-go's have.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	k := classify(r)
+	asked := false // again, after a 401
+	for {
+		g := t.current.Load()
+		resp, cred, err := g.send(r, k)
+		switch {
+		case errors.Is(err, errNotBegun):
+			if t.current.Load() == g {
+				closeBody(r)
+				return nil, ErrClosed
+			}
+			continue
+		case errors.Is(err, ErrRetired) && (r.Method == http.MethodGet || r.Method == ""):
+			// It was being opened when its connections were replaced. Each turn takes another replacement.
+			again, ok := rewind(r)
+			if !ok {
+				return nil, err
+			}
+			r = again
+			continue
+		case err != nil:
+			return nil, err
+		case resp.StatusCode != http.StatusUnauthorized || len(r.Header["Authorization"]) != 0:
+			return resp, nil
+		}
+		if again, ok := t.again(r, g, cred, asked); ok {
+			discard(resp)
+			r, asked = again, true
+			continue
+		}
+		t.tell(g)
+		return resp, nil
+	}
+}
+
+// again returns the request to send after a 401, if there is a credential that it was not sent with yet.
+func (t *Transport) again(r *http.Request, g *Generation, cred *execplugin.Credential, asked bool) (*http.Request, bool) {
+	switch {
+	case asked:
+		return nil, false
+	case t.current.Load() != g:
+		return rewind(r)
+	default:
+		return g.refreshed(r, cred)
+	}
+}
+
+// tell says that the credential of g was refused, if g is in force still.
+func (t *Transport) tell(g *Generation) {
+	if t.opts.OnUnauthorized == nil || t.current.Load() != g {
+		return
+	}
+	now, last := time.Now().UnixNano(), g.told.Load()
+	if last != 0 && now-last < int64(t.opts.UnauthorizedInterval) || !g.told.CompareAndSwap(last, now) {
+		return
+	}
+	t.opts.OnUnauthorized(g)
+}
+
+// Swap puts g in force; it belongs to the transport from now on. Requests that begin later go over g. The old generation's
+// watches are ended, its requests drained and its connections closed in the background. Swap does no I/O and returns at once.
+//
+// g must be fresh: one that was in force before, or was closed, answers every request with ErrClosed. Swapping to the generation in force
+// does nothing. After Close, g is closed.
+func (t *Transport) Swap(g *Generation) {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		g.Close()
+		return
+	}
+	old := t.current.Swap(g)
+	if old != g {
+		t.retire(old)
+	}
+	t.mu.Unlock()
+}
+
+// retire sees a generation off. The caller holds t.mu.
+func (t *Transport) retire(old *Generation) {
+	old.retire(false)
+	t.old[old] = struct{}{}
+	t.wg.Go(func() {
+		old.wg.Wait()
+		old.release()
+		t.mu.Lock()
+		delete(t.old, old)
+		t.mu.Unlock()
+	})
+}
+
+// Close ends everything at once, watches with io.EOF and other requests with ErrClosed, and waits until every connection
+// is closed and every goroutine of the transport has ended, or until ctx ends, when it returns ctx's error. Requests that come later fail
+// with ErrClosed. It may be called several times.
+func (t *Transport) Close(ctx context.Context) error {
+	t.mu.Lock()
+	if !t.closed {
+		t.closed = true
+		t.retire(t.current.Load())
+	}
+	for g := range t.old {
+		g.retire(true)
+	}
+	t.mu.Unlock()
+
+	done := make(chan struct{})
+	go func() {
+		t.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// rewind returns the request with its body at the beginning.
+func rewind(r *http.Request) (*http.Request, bool) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r, true
+	}
+	if r.GetBody == nil {
+		return nil, false
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	again := r.WithContext(r.Context())
+	again.Body = body
+	return again, true
+}
+
+// discard lets go of an answer that nobody will see, reading a little so that an HTTP/1.1 connection can be used again.
+func discard(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	_ = resp.Body.Close()
+}

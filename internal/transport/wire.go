@@ -1,0 +1,210 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// wire is a set of pooled connections that were all made with one client certificate. A generation has one at a
+// time; a plugin that returns another certificate makes it begin a new one, since a pooled connection
+// keeps the certificate of its handshake for as long as it lives.
+type wire struct {
+	certificate *tls.Certificate
+	http        *http.Transport
+	upgrades    *http.Transport // HTTP/1.1 alone: HTTP/2 cannot be left by Connection: Upgrade
+	conns       *connections
+
+	// The generation's mu guards these.
+	live    map[*exchange]struct{} // every exchange that is not over
+	retired bool
+
+	// poke wakes the drain when live has become empty or a moment in it has changed. Capacity 1.
+	poke chan struct{}
+}
+
+func newWire(e endpoint, certificate *tls.Certificate, o Options) *wire {
+	w := &wire{
+		certificate: certificate,
+		conns:       &connections{dial: o.Dial, open: make(map[net.Conn]struct{})},
+		live:        make(map[*exchange]struct{}),
+		poke:        make(chan struct{}, 1),
+	}
+	w.http = w.newTransport(e, o)
+	w.http.ForceAttemptHTTP2 = true
+	w.http.HTTP2 = &http.HTTP2Config{SendPingTimeout: o.PingInterval, PingTimeout: o.PingTimeout}
+	w.upgrades = w.newTransport(e, o)
+	w.upgrades.Protocols = new(http.Protocols)
+	w.upgrades.Protocols.SetHTTP1(true)
+	return w
+}
+
+func (w *wire) newTransport(e endpoint, o Options) *http.Transport {
+	return &http.Transport{
+		// Never nil for long: a nil Proxy is filled with the environment's by some wrappers. One that returns
+		// nil means "no proxy" to all.
+		Proxy:                  func(*http.Request) (*url.URL, error) { return e.proxy, nil },
+		OnProxyConnectResponse: checkConnect,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
+			defer cancel()
+			return w.conns.dialContext(ctx, network, address)
+		},
+		TLSClientConfig:        e.tlsConfig(w.certificate),
+		TLSHandshakeTimeout:    o.TLSHandshakeTimeout,
+		IdleConnTimeout:        o.IdleTimeout,
+		MaxIdleConnsPerHost:    25, // as client-go has it: HTTP/1.1 clients would reconnect all the time with net/http's 2
+		MaxResponseHeaderBytes: 1 << 20,
+		DisableCompression:     e.disableCompression,
+	}
+}
+
+// transport returns the connections that fit the kind of a request.
+func (w *wire) transport(k kind) *http.Transport {
+	if k == kindUpgrade {
+		return w.upgrades
+	}
+	return w.http
+}
+
+// wake tells the drain, if there is one, to look again. It never blocks.
+func (w *wire) wake() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
+}
+
+// shut closes every connection, whatever it is doing, and lets no new one be made.
+func (w *wire) shut() {
+	w.http.CloseIdleConnections()
+	w.upgrades.CloseIdleConnections()
+	w.conns.close()
+}
+
+// checkConnect replaces net/http's error for a refused CONNECT, whose text is the proxy's.
+func checkConnect(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("transport: the proxy answered CONNECT with status %d", resp.StatusCode)
+	}
+	return nil
+}
+
+var errShut = errors.New("transport: dial: connections of an ended generation")
+
+// connections are the network connections of a wire. net/http closes idle connections when asked, but an HTTP/2
+// connection whose last stream ends later stays pooled until its idle timeout; so they are known here, and closed.
+type connections struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu   sync.Mutex // guards what follows; not held while dialling or closing
+	open map[net.Conn]struct{}
+	shut bool
+}
+
+func (c *connections) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := c.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	tracked := &trackedConn{Conn: conn, of: c}
+	c.mu.Lock()
+	shut := c.shut
+	if !shut {
+		c.open[tracked] = struct{}{}
+	}
+	c.mu.Unlock()
+	if shut {
+		_ = conn.Close()
+		return nil, errShut
+	}
+	return tracked, nil
+}
+
+func (c *connections) close() {
+	c.mu.Lock()
+	c.shut = true
+	open := c.open
+	c.open = nil
+	c.mu.Unlock()
+	for conn := range open {
+		_ = conn.Close()
+	}
+}
+
+func (c *connections) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open)
+}
+
+type trackedConn struct {
+	net.Conn
+	of *connections
+}
+
+func (c *trackedConn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// drain ends the exchanges of a retired wire when their moments come, and closes its connections after the last.
+func (g *Generation) drain(w *wire) {
+	defer w.shut()
+	force := g.force
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		ended, next, left := g.expired(w, force == nil)
+		for _, x := range ended {
+			x.cancel()
+		}
+		if left == 0 {
+			return
+		}
+		timer.Reset(time.Until(next))
+		select {
+		case <-timer.C:
+		case <-w.poke:
+		case <-force:
+			force = nil // from now on everything is over
+			w.conns.close()
+		}
+	}
+}
+
+// expired marks the exchanges whose moment has come as ended, and returns them, the next moment, and how many
+// exchanges are left.
+func (g *Generation) expired(w *wire, force bool) (ended []*exchange, next time.Time, left int) {
+	now := time.Now()
+	reason := endRetired
+	if force {
+		reason = endClosed
+	}
+	next = now.Add(time.Hour)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for x := range w.live {
+		if !force && x.due.After(now) {
+			if x.due.Before(next) {
+				next = x.due
+			}
+			continue
+		}
+		if x.markEnded(reason) {
+			ended = append(ended, x)
+		}
+		if x.open {
+			delete(w.live, x) // the rest is the caller's; one still inside RoundTrip is waited for
+		}
+	}
+	return ended, next, len(w.live)
+}
