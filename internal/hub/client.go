@@ -1,0 +1,146 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// requestTimeout bounds every request to a hub; of a watch, it bounds the wait for the response's header.
+const requestTimeout = 30 * time.Second
+
+// Kind is a kind of objects that a hub may serve.
+type Kind struct {
+	// Group and Resource name it, e.g. "cluster.x-k8s.io" and "clusters".
+	Group, Resource string
+	// Versions are those that the backend understands, the preferred one first.
+	Versions []string
+	// BuiltIn says that every API server serves the kind, so there is no need to ask.
+	BuiltIn bool
+}
+
+// String returns "resource.group".
+func (k Kind) String() string {
+	return schema.GroupResource{Group: k.Group, Resource: k.Resource}.String()
+}
+
+// errNotServed says that a hub serves none of a kind's versions.
+var errNotServed = errors.New("not served")
+
+// Client talks to one hub. It has connections of its own, so that closing them disturbs nobody else.
+type Client struct {
+	transport http.RoundTripper
+	dynamic   dynamic.Interface
+	discovery rest.Interface
+	timeout   time.Duration
+}
+
+// Connect returns a client for the hub at config, which is copied. It makes no request.
+func Connect(config *rest.Config) (*Client, error) {
+	if config == nil {
+		return nil, errors.New("connect to hub: no configuration given")
+	}
+	config = rest.CopyConfig(config)
+	// A client-wide timeout would cut watches off. Every request has its own deadline instead.
+	config.Timeout = 0
+	// There are a handful of watches: the server's own fairness is protection enough.
+	config.QPS = -1
+	if config.UserAgent == "" {
+		config.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	if config.Dial == nil && config.Transport == nil {
+		// A dialer of our own also keeps client-go from sharing the connections with other clients.
+		config.Dial = (&net.Dialer{Timeout: requestTimeout, KeepAlive: requestTimeout}).DialContext
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to hub: %w", err)
+	}
+	dyn, err := dynamic.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("connect to hub: %w", err)
+	}
+	disc, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("connect to hub: %w", err)
+	}
+	return &Client{transport: httpClient.Transport, dynamic: dyn, discovery: disc.RESTClient(), timeout: requestTimeout}, nil
+}
+
+// close ends idle connections. The client can still be used.
+func (c *Client) close() { utilnet.CloseIdleConnectionsFor(c.transport) }
+
+// servedVersion returns the first of the kind's versions that the hub serves, or errNotServed.
+func (c *Client) servedVersion(ctx context.Context, kind Kind) (string, error) {
+	if kind.BuiltIn {
+		return kind.Versions[0], nil
+	}
+	for _, version := range kind.Versions {
+		gv := schema.GroupVersion{Group: kind.Group, Version: version}.String()
+		var list metav1.APIResourceList
+		reqCtx, cancel := context.WithTimeout(ctx, c.timeout)
+		err := c.discovery.Get().AbsPath("/apis", kind.Group, version).Do(reqCtx).Into(&list)
+		cancel()
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return "", fmt.Errorf("discover %s: %w", gv, err)
+		}
+		if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == kind.Resource }) {
+			return version, nil
+		}
+	}
+	return "", errNotServed
+}
+
+// list lists a page of the objects of a kind.
+func (c *Client) list(ctx context.Context, gvr schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.dynamic.Resource(gvr).Namespace(namespace).List(ctx, opts)
+}
+
+// watch watches the objects of a kind. Only opening the watch has a deadline.
+func (c *Client) watch(ctx context.Context, gvr schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (watch.Interface, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	deadline := time.AfterFunc(c.timeout, func() { cancel(context.DeadlineExceeded) })
+	w, err := c.dynamic.Resource(gvr).Namespace(namespace).Watch(ctx, opts)
+	if !deadline.Stop() && err == nil {
+		w.Stop()
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			err = context.DeadlineExceeded
+		}
+		cancel(nil)
+		return nil, err
+	}
+	return &cancelledWatch{Interface: w, cancel: cancel}, nil
+}
+
+// cancelledWatch releases the watch's context when the watch is stopped.
+type cancelledWatch struct {
+	watch.Interface
+	cancel context.CancelCauseFunc
+}
+
+func (w *cancelledWatch) Stop() {
+	w.Interface.Stop()
+	w.cancel(nil)
+}
