@@ -1,0 +1,26 @@
+// Package inventory is the backend for clusters that are listed as ClusterProfiles of the Cluster Inventory API.
+//
+// Every ClusterProfile is a member, named "namespace/name". It is engaged once its ControlPlaneHealthy condition is
+// True and there is access to it: a Secret for this consumer (KEP-4322's push model). Only what concerns
+// access and readiness matters; the heartbeats that inventories write all the time change nothing.
+//
+// # Secrets
+//
+// A Secret belongs to the profile that its label x-k8s.io/cluster-profile names, holds a kubeconfig under the key
+// Config, and is for the consumer that the label x-k8s.io/cluster-inventory-consumer names. There are two readings of
+// where that label is, and both are honoured:
+//
+//   - As KEP-4322 says, on the Secret's namespace. The profile's namespace is the Secret's label
+//     x-k8s.io/cluster-profile-namespace, or "default".
+//   - As multicluster-runtime's provider wants it, on the Secret, which then lies in its profile's namespace. It
+//     cannot speak for a profile in another namespace: whoever may write Secrets in one namespace has no say in others.
+//
+// Where several Secrets claim one profile, the oldest counts.
+//
+// # What ends an engagement
+//
+// The profile's deletion, and a connection that policy refuses. A control plane that is reported unhealthy, and access
+// that is missing or damaged, do not: the profile says whether the cluster belongs to the fleet, readiness is as good as
+// the last heartbeat, and managers write access and status in several steps, taking them away for moments. A
+// credential that is really withdrawn fails at the cluster itself.
+package inventory
