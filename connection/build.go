@@ -17,6 +17,17 @@ type builder struct {
 	result *Result
 }
 
+// build applies policy to a cluster and a user that cannot refer to files, and makes a connection of them.
+func build(policy Policy, c *rawCluster, u *rawUser, r Result, found ...*PolicyError) (_ Result, err error) {
+	found = policy.checkUser(u, policy.checkCluster(c, found))
+	if r.Violations, err = policy.decide(found); err != nil {
+		return r, err
+	}
+	b := builder{ctx: context.Background(), result: &r}
+	err = b.spec(c, u)
+	return r, err
+}
+
 // spec sets the result's Spec.
 func (b *builder) spec(c *rawCluster, u *rawUser) error {
 	if c.problem != nil {
@@ -217,7 +228,7 @@ func (b *builder) auth(u *rawUser) (a Auth, err error) {
 		return a, err
 	}
 	if u.mentions && a.Token.IsZero() && a.ClientCertificateData == nil && a.Username == "" && a.Exec == nil {
-		return a, u.failure("", ProblemNoCredential)
+		return a, u.failure(u.names.any, ProblemNoCredential)
 	}
 	return a, nil
 }

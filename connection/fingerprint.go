@@ -1,24 +1,49 @@
 package connection
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
 	"maps"
 	"slices"
+	"sync"
 )
 
-// Fingerprint is a digest of a part of a Spec. Equal content has equal fingerprints.
+// Fingerprint is a digest of content. Within one process, equal content has equal fingerprints, and different
+// content different ones. It is keyed with a random key of the process: an unkeyed digest of a weak password would
+// let everybody who reads a log try passwords against it. So fingerprints are safe to show, and mean nothing to
+// another process or after a restart; do not store them.
 type Fingerprint [sha256.Size]byte
 
 // String returns the first eight hexadecimal digits: enough to tell two apart in a log.
 func (f Fingerprint) String() string { return hex.EncodeToString(f[:4]) }
 
-// digest writes values into a hash, each behind its length, so that no two different sequences collide.
+// processKey is made once and never changes.
+var processKey = sync.OnceValue(func() []byte {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // it never fails: the program is ended instead
+	return key
+})
+
+// DigestOf returns the fingerprint of a Secret's data as it is, so that data that did not change is recognised
+// without parsing it. No data and empty data are equal.
+func DigestOf(data map[string][]byte) Fingerprint {
+	d := newDigest()
+	d.len(len(data))
+	for _, k := range slices.Sorted(maps.Keys(data)) {
+		d.strings(k)
+		d.bytes(data[k])
+	}
+	return d.sum()
+}
+
+// digest writes values into a keyed hash, each behind its length, so that no two different sequences collide.
 type digest struct{ h hash.Hash }
 
-func newDigest() digest { return digest{sha256.New()} }
+func newDigest() digest { return digest{hmac.New(sha256.New, processKey())} }
 
 func (d digest) bytes(b []byte) {
 	var n [8]byte
@@ -51,7 +76,7 @@ func (d digest) sum() (f Fingerprint) {
 // EndpointFingerprint covers where the cluster is and how it is recognised.
 func (s Spec) EndpointFingerprint() Fingerprint {
 	e, d := s.Endpoint, newDigest()
-	d.strings(e.Server)
+	d.strings("endpoint", e.Server)
 	d.bytes(e.CAData)
 	d.strings(e.TLSServerName)
 	d.bool(e.InsecureSkipTLSVerify)
@@ -63,7 +88,7 @@ func (s Spec) EndpointFingerprint() Fingerprint {
 // AuthFingerprint covers how to authenticate.
 func (s Spec) AuthFingerprint() Fingerprint {
 	a, d := s.Auth, newDigest()
-	d.strings(a.Token.Reveal())
+	d.strings("auth", a.Token.Reveal())
 	d.bytes(a.ClientCertificateData)
 	d.strings(a.ClientKeyData.Reveal(), a.Username, a.Password.Reveal())
 	d.bool(a.Exec != nil)

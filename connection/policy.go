@@ -25,7 +25,8 @@ type Policy struct {
 	// resolved). A bare name, such as "aws", allows exactly that name, which is then looked up in PATH when it
 	// is run; list one only where PATH can be trusted.
 	//
-	// It does not apply to access providers, whose commands come from the operator's own configuration.
+	// Variables by which any program can be subverted may not be set for an allowed command either. Neither
+	// applies to what the operator configured for access providers.
 	ExecCommands []string
 	// AllowInsecureTLS accepts connections that do not verify the server.
 	AllowInsecureTLS bool
@@ -80,6 +81,7 @@ type Rule string
 // The rules of a policy.
 const (
 	RuleExec           Rule = "Exec"           // a credential plugin that is not in ExecCommands
+	RuleExecEnv        Rule = "ExecEnv"        // a variable by which any program can be subverted, such as LD_PRELOAD or PATH
 	RuleAuthProvider   Rule = "AuthProvider"   // client-go's removed auth-provider mechanism, or Argo CD's awsAuthConfig
 	RuleInsecureTLS    Rule = "InsecureTLS"    // the server is not verified
 	RulePlainHTTP      Rule = "PlainHTTP"      // the connection is not encrypted
@@ -97,6 +99,8 @@ func (r Rule) explain() string {
 	switch r {
 	case RuleExec:
 		return "the command is not one of those allowed"
+	case RuleExecEnv:
+		return "a variable that can subvert any program is not allowed"
 	case RuleAuthProvider:
 		return "auth providers are never allowed"
 	case RuleInsecureTLS:
@@ -209,8 +213,13 @@ func (p Policy) checkUser(u *rawUser, found []*PolicyError) []*PolicyError {
 	if u.authProvider != "" {
 		refuse(u.authProvider, RuleAuthProvider)
 	}
-	if u.exec != nil && !p.allowsExec(u.exec.command) {
-		refuse(u.names.exec, RuleExec)
+	if u.exec != nil && !u.exec.configured {
+		if !p.allowsExec(u.exec.command) {
+			refuse(u.names.exec, RuleExec)
+		}
+		if slices.ContainsFunc(u.exec.env, func(v EnvVar) bool { return subversive(v.Name) }) {
+			refuse(u.names.exec+".env", RuleExecEnv)
+		}
 	}
 	if !p.AllowFiles {
 		for field, path := range u.files() {
@@ -239,6 +248,18 @@ func (p Policy) allowsExec(command string) bool {
 		}
 		return filepath.IsAbs(allowed) && filepath.IsAbs(command) && filepath.Clean(allowed) == filepath.Clean(command)
 	})
+}
+
+// subversive reports whether an environment variable makes a program run other code than its own, or lets it
+// look for its credentials elsewhere. An allowed command would be no limit if these could be set.
+func subversive(variable string) bool {
+	name := strings.ToUpper(variable)
+	switch name {
+	case "PATH", "HOME", "KUBERNETES_EXEC_INFO", "IFS", "ENV", "BASH_ENV", "GCONV_PATH", "GLIBC_TUNABLES",
+		"JAVA_TOOL_OPTIONS", "NODE_OPTIONS", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT":
+		return true
+	}
+	return strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") || strings.HasPrefix(name, "PYTHON")
 }
 
 // deniesHost reports whether the options about addresses deny a URL's host.

@@ -42,6 +42,7 @@ type rawUser struct {
 // userNames are the names of the fields of a user entry.
 type userNames struct {
 	token, tokenFile, certFile, certData, keyFile, keyData, basic, exec string
+	any                                                                 string // what to name where a credential of whatever kind is missing
 }
 
 // rawExec is a credential plugin as some inventory writes it.
@@ -50,6 +51,7 @@ type rawExec struct {
 	args                                 []string
 	env                                  []EnvVar
 	provideClusterInfo                   bool
+	configured                           bool // the operator configured it
 }
 
 // encoded is data in PEM, perhaps in base64.
