@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"maps"
 
 	"github.com/tributary-fleet/tributary/connection"
 )
@@ -59,6 +60,11 @@ type Cluster struct {
 	Hints Identity
 }
 
+// Equal reports whether both say the same in every field.
+func (c Cluster) Equal(o Cluster) bool {
+	return c.Name == o.Name && c.Source == o.Source && c.Hints == o.Hints && c.Info.Equal(o.Info) && c.Connection.Equal(o.Connection)
+}
+
 // Hold says why a listed cluster is not to be engaged now.
 type Hold struct {
 	// Reason is a stable word to alert on. Required.
@@ -100,6 +106,12 @@ type Info struct {
 	Annotations map[string]string
 	// Properties are the inventory's further facts, such as a ClusterProfile's properties (KEP-2149).
 	Properties map[string]string
+}
+
+// Equal reports whether both say the same in every field.
+func (i Info) Equal(o Info) bool {
+	return i.DisplayName == o.DisplayName && i.Manager == o.Manager && i.KubernetesVersion == o.KubernetesVersion &&
+		maps.Equal(i.Labels, o.Labels) && maps.Equal(i.Annotations, o.Annotations) && maps.Equal(i.Properties, o.Properties)
 }
 
 // Identity tells which physical cluster it is. Fields are empty where unknown; an empty field never equals another.

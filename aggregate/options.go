@@ -1,0 +1,62 @@
+package aggregate
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// Options configure a Provider. The zero value works; every duration of zero means its default.
+type Options struct {
+	// Separator stands between prefix and member in a public name. Default "/"; "#" is the style of
+	// multicluster-runtime's multi provider. It must not begin with a letter, a digit or a hyphen, or a
+	// name could be read in two ways.
+	Separator string
+
+	// Scheme is the scheme of every cluster. Default: the manager's.
+	Scheme *runtime.Scheme
+	// ClusterOptions are applied to every cluster.Cluster, each time one is built: cache options, client options.
+	// The HTTP client and the REST mapper are the engagement's own. Unless changed here, caches drop managedFields.
+	ClusterOptions []cluster.Option
+
+	// ConnectTimeout bounds one attempt to connect to a cluster. Default 10s.
+	ConnectTimeout time.Duration
+	// MaxConnects is how many clusters are connected to at once. Default 64.
+	MaxConnects int
+	// RetryBase and RetryMax bound the wait after a failed attempt, which is random (full jitter) between
+	// nothing and RetryBase doubled per failure. Defaults 1s and 5m.
+	RetryBase, RetryMax time.Duration
+	// ProbeInterval is the time between two probes of an engaged cluster. Default 10s.
+	ProbeInterval time.Duration
+	// ProbeTimeout bounds one probe. Default 5s.
+	ProbeTimeout time.Duration
+	// ProbeFailures is how many probes in a row must fail for a cluster to be disengaged. Default 5.
+	ProbeFailures int
+	// ReadTimeout bounds a cached read that has to wait for its informer's first sync. Default 30s.
+	ReadTimeout time.Duration
+	// DrainTimeout bounds the wait for a disengaged cluster's goroutines before its connections are cut. Default 10s.
+	DrainTimeout time.Duration
+	// StopTimeout bounds how long Start takes to return after its context has ended. Default 5s.
+	StopTimeout time.Duration
+
+	// Logger is told every change of state of a cluster or backend. Default: the manager's, or none.
+	Logger logr.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.Separator = cmp.Or(o.Separator, DefaultSeparator)
+	o.StopTimeout = cmp.Or(o.StopTimeout, 5*time.Second)
+	if o.Logger.GetSink() == nil {
+		o.Logger = logr.Discard()
+	}
+	return o
+}
+
+// BackendOptions are what a Provider is told about one of its backends.
+type BackendOptions struct {
+	// Prefix is what the backend's members are published under: a DNS label (RFC 1123). Default: the backend's name.
+	Prefix string
+}

@@ -1,0 +1,167 @@
+package engagement
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/tributary-fleet/tributary/connection"
+	"github.com/tributary-fleet/tributary/internal/restmapper"
+	"github.com/tributary-fleet/tributary/internal/transport"
+)
+
+// memberHost is the host that every cluster's clients are configured with. The transport rewrites it to the
+// endpoint in force; a request that came past the transport would fail by this name.
+const memberHost = "https://member.tributary.invalid"
+
+// proved is a connection that was tried and found good, and what it is to be used for.
+type proved struct {
+	connection connection.Spec
+	generation *transport.Generation
+	facts      Facts
+	built      *built // nil: only to be swapped under a running engagement
+}
+
+// discard closes a connection that is not needed.
+func (p *proved) discard(timeout time.Duration) {
+	if p.built != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		p.built.close(ctx)
+		return
+	}
+	p.generation.Close()
+}
+
+// connect runs an attempt and reports its result. running is the engagement that it would take over, if any.
+func (e *Engine) connect(ctx context.Context, r *run, m *member, a Connect, running *engaged) {
+	p, swapOnly, err := e.attempt(ctx, r, m, a, running)
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m.attempts[a.Generation]()
+	delete(m.attempts, a.Generation)
+	if !e.has(m) {
+		if err == nil {
+			r.wg.Go(func() { p.discard(e.opts.DrainTimeout) })
+		}
+		return
+	}
+	if err != nil {
+		e.step(m, ConnectFailed{Generation: a.Generation, Failure: classify(err), Jitter: jitter()})
+		return
+	}
+	m.proved = p
+	e.step(m, Connected{Generation: a.Generation, Facts: p.facts, SwapOnly: swapOnly, Jitter: jitter()})
+}
+
+// attempt waits for its turn and proves the connection, and builds a cluster upon it unless it is only to
+// be swapped under the running engagement.
+func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, running *engaged) (p *proved, swapOnly uint64, err error) {
+	select {
+	case e.connects <- struct{}{}:
+		defer func() { <-e.connects }()
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.ConnectTimeout, errConnectTimeout)
+	defer cancel()
+
+	spec := a.Cluster.Connection
+	gen, err := transport.NewGeneration(spec, e.opts.Transport)
+	if err != nil {
+		return nil, 0, err
+	}
+	p = &proved{connection: spec, generation: gen}
+	defer func() {
+		if err != nil {
+			gen.Close()
+		}
+	}()
+	c := prober{client: &http.Client{Transport: gen}}
+	if err := c.alive(ctx); err != nil {
+		return nil, 0, err
+	}
+
+	// From here on every question can be asked at once: the server is there and answers.
+	var (
+		wg         sync.WaitGroup
+		surface    *restmapper.Surface
+		surfaceErr error
+		userErr    error
+	)
+	if running == nil {
+		wg.Go(func() { surface, surfaceErr = e.mappers.Discover(ctx, c.client, memberHost, nil) })
+	}
+	wg.Go(func() { p.facts.UID = c.uid(ctx) })
+	wg.Go(func() { p.facts.Version = c.version(ctx) })
+	wg.Go(func() { p.facts.User, userErr = c.user(ctx) })
+	wg.Wait()
+	if err := errors.Join(userErr, surfaceErr); err != nil {
+		return nil, 0, err
+	}
+	if running != nil {
+		in := running.inForce()
+		if p.facts.User != in.facts.User {
+			p.facts.MayWatch = c.mayWatch(ctx, running.built)
+		}
+		if CanSwap(in.connection, spec, in.facts, p.facts) {
+			return p, running.id, nil
+		}
+		if surface, err = e.mappers.Discover(ctx, c.client, memberHost, nil); err != nil {
+			return nil, 0, err
+		}
+	}
+	p.built, err = e.build(r, m.name, gen, surface)
+	return p, 0, err
+}
+
+var errConnectTimeout = fmt.Errorf("connect: %w", context.DeadlineExceeded)
+
+// prober asks a cluster small questions through one round tripper. Every question is bounded by its context.
+type prober struct {
+	client *http.Client
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 1 << 20
+
+// get asks for a path and decodes a 200 into v, unless that is nil. Another status is a *statusError.
+func (p prober) get(ctx context.Context, path string, v any) error {
+	return p.do(ctx, http.MethodGet, path, nil, v)
+}
+
+func (p prober) do(ctx context.Context, method, path string, body io.Reader, v any) error {
+	req, err := http.NewRequestWithContext(ctx, method, memberHost+path, body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, unwrapURL(err))
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return fmt.Errorf("%s %s: %w", method, path, &statusError{resp.StatusCode})
+	}
+	if v == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, errNotAPI)
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package engagement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/connection"
+	"github.com/tributary-fleet/tributary/internal/restmapper"
+	"github.com/tributary-fleet/tributary/internal/transport"
+)
+
+// built is a cluster.Cluster and what it stands on.
+type built struct {
+	name      string
+	cluster   cluster.Cluster
+	cache     *memberCache
+	mapper    *restmapper.Mapper
+	transport *transport.Transport
+
+	indexMu sync.Mutex
+	indexed map[indexKey]*onceIndexed
+}
+
+// build makes a cluster upon a generation. It does no I/O.
+func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *restmapper.Surface) (*built, error) {
+	b := &built{name: name, indexed: map[indexKey]*onceIndexed{}}
+	b.transport = transport.New(gen, e.opts.Transport)
+	httpClient := &http.Client{Transport: b.transport}
+	b.mapper = e.mappers.NewMapper(surface, func(ctx context.Context, previous *restmapper.Surface) (*restmapper.Surface, error) {
+		return e.mappers.Discover(ctx, httpClient, memberHost, previous)
+	}, restmapper.MapperOptions{})
+
+	options := []cluster.Option{func(o *cluster.Options) {
+		o.Scheme = r.scheme
+		o.Logger = r.log.WithValues("cluster", name)
+		o.Cache.DefaultTransform = crcache.TransformStripManagedFields()
+	}}
+	options = append(options, e.opts.ClusterOptions...)
+	options = append(options, func(o *cluster.Options) {
+		o.HTTPClient = httpClient
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return b.mapper, nil }
+		newCache := o.NewCache
+		if newCache == nil {
+			newCache = crcache.New
+		}
+		o.NewCache = func(config *rest.Config, opts crcache.Options) (crcache.Cache, error) {
+			inner, err := newCache(config, opts)
+			if err != nil {
+				return nil, err
+			}
+			b.cache = &memberCache{Cache: inner, readTimeout: e.opts.ReadTimeout, scheme: r.scheme}
+			return b.cache, nil
+		}
+	})
+	var err error
+	if b.cluster, err = cluster.New(b.transport.RESTConfig(memberHost), options...); err != nil {
+		b.mapper.Close()
+		return nil, fmt.Errorf("build cluster: %w", err)
+	}
+	return b, nil
+}
+
+// close ends everything below the cluster. The cluster itself must have ended, or never have been started.
+func (b *built) close(ctx context.Context) {
+	b.mapper.Close()
+	_ = b.transport.Close(ctx) // bounded by ctx: what is late then, the garbage collector gets
+}
+
+// watched returns the resources that the cluster's informers watch.
+func (b *built) watched() []schema.GroupVersionResource {
+	return b.cache.resources(b.mapper)
+}
+
+// engaged is one run of a cluster, from its engagement to its end.
+type engaged struct {
+	*built
+	id     uint64
+	ctx    context.Context // the cluster's life
+	cancel context.CancelFunc
+	// handedOver is closed when Engage has returned.
+	handedOver chan struct{}
+	// wg waits for the cluster's own goroutines.
+	wg sync.WaitGroup
+
+	force atomic.Pointer[inForce]
+	// probes counts the probes, so that one in a while also asks who answers.
+	probes atomic.Uint64
+}
+
+// inForce is the connection that an engagement runs upon now, and what it told.
+type inForce struct {
+	connection connection.Spec
+	facts      Facts
+}
+
+func newEngaged(ctx context.Context, id uint64, p *proved) *engaged {
+	en := &engaged{built: p.built, id: id, handedOver: make(chan struct{})}
+	en.ctx, en.cancel = context.WithCancel(ctx)
+	en.cache.life = en.ctx
+	en.force.Store(&inForce{p.connection, p.facts})
+	return en
+}
+
+func (en *engaged) inForce() *inForce { return en.force.Load() }
+
+// swap puts a proved connection under the running cluster.
+func (en *engaged) swap(p *proved) {
+	en.force.Store(&inForce{p.connection, p.facts})
+	en.transport.Swap(p.generation)
+}
+
+// engage runs a cluster: starts it, hands it to the controllers, and waits for its first sync. previous is closed
+// when the call of Engage before this one has returned.
+func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}) {
+	defer close(en.handedOver)
+	if previous != nil {
+		<-previous
+	}
+	if en.ctx.Err() != nil {
+		return
+	}
+	en.wg.Go(func() {
+		err := r.contain(func() error { return en.cluster.Start(en.ctx) })
+		if en.ctx.Err() == nil {
+			e.report(m, Stopped{en.id, Failure{backends.ReasonEngageFailed, fmt.Sprintf("cluster ended by itself: %v", err)}, jitter()})
+		}
+	})
+	err := e.handOver(r, en)
+	if en.ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		e.report(m, EngageReturned{en.id, &Failure{backends.ReasonEngageFailed, err.Error()}, jitter()})
+		return
+	}
+	e.report(m, EngageReturned{Engagement: en.id})
+	en.wg.Go(func() {
+		if en.cache.Cache.WaitForCacheSync(en.ctx) {
+			e.report(m, Synced{en.id})
+		}
+	})
+}
+
+// handOver adds the indexes and engages the controllers.
+func (e *Engine) handOver(r *run, en *engaged) error {
+	ctx := mark(en.ctx)
+	for _, x := range e.indexes.list() {
+		if err := en.index(ctx, x); err != nil {
+			r.log.Error(err, "index not added", "cluster", en.name)
+		}
+	}
+	return r.contain(func() error { return r.aware.Engage(ctx, multicluster.ClusterName(en.name), en.cluster) })
+}
+
+var errPanic = errors.New("panicked")
+
+// contain turns a panic of somebody else's code into an error, and logs where it came from.
+func (r *run) contain(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errPanic, p)
+			r.log.Error(err, "panic contained", "stack", string(debug.Stack()))
+		}
+	}()
+	return f()
+}
+
+// drain waits for a cancelled engagement's end, and closes its connections.
+func (e *Engine) drain(r *run, m *member, en *engaged) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), e.opts.DrainTimeout, errDrainTimeout)
+	defer cancel()
+	ended := make(chan struct{})
+	r.wg.Go(func() {
+		<-en.handedOver
+		en.wg.Wait()
+		close(ended)
+	})
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		r.log.Info("cluster does not come to its end: its connections are cut", "cluster", en.name, "after", e.opts.DrainTimeout)
+	}
+	en.close(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(m.engaged, en.id)
+	e.step(m, Drained{en.id})
+}
+
+var errDrainTimeout = errors.New("drain: timed out")
+
+// identityEvery is how many probes there are to one that also asks which cluster answers.
+const identityEvery = 6
+
+// probe asks the cluster through its own transport whether it is alive, and reports the answer.
+func (e *Engine) probe(m *member, en *engaged, generation uint64) {
+	ctx, cancel := context.WithTimeout(en.ctx, e.opts.ProbeTimeout)
+	defer cancel()
+	p := prober{client: &http.Client{Transport: en.transport}}
+	result := Probed{Engagement: en.id, Generation: generation, Jitter: jitter()}
+	if err := p.alive(ctx); err != nil {
+		failure := classify(err)
+		result.Failure = &failure
+	} else if en.probes.Add(1)%identityEvery == 0 {
+		result.UID = p.uid(ctx)
+	}
+	e.report(m, result)
+}

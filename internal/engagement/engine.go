@@ -1,0 +1,367 @@
+package engagement
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/internal/restmapper"
+)
+
+// Engine drives a Machine per public name. All methods may be called concurrently.
+type Engine struct {
+	opts     Options
+	mappers  *restmapper.Pool
+	indexes  indexes
+	connects chan struct{} // a place each for an attempt that runs
+
+	// served answers Get: public name (multicluster.ClusterName) → *entry. It is written under mu only,
+	// and read without.
+	served sync.Map
+
+	// mu guards what follows, and the machines. It is never held across I/O, an Engage or a callback.
+	mu      sync.Mutex
+	members map[string]*member
+	run     *run // nil while the engine does not run
+}
+
+// run is what one Start brings along.
+type run struct {
+	ctx    context.Context // every attempt and engagement hangs on it
+	cancel context.CancelFunc
+	aware  multicluster.Aware
+	scheme *runtime.Scheme
+	log    logr.Logger
+	wg     sync.WaitGroup // every goroutine of the engine
+}
+
+// member is all that the engine has of one public name. It is guarded by Engine.mu.
+type member struct {
+	name    string
+	machine *Machine
+	// attempts are the running attempts' cancel functions, by generation. It holds at most one that counts.
+	attempts map[uint64]context.CancelFunc
+	// proved is the connection that the machine is just being told about.
+	proved *proved
+	// engaged are the clusters that run or drain, by engagement.
+	engaged map[uint64]*engaged
+	// handedOver is closed when the last call of Engage for this name has returned. Calls are made one after
+	// the other: a controller that learns of the old cluster last would throw the new one out.
+	handedOver chan struct{}
+
+	// drained is closed when no engagement drains any longer; nil unless somebody waits.
+	drained chan struct{}
+
+	timer *time.Timer
+	wake  time.Time
+}
+
+// entry is what Get answers for a name.
+type entry struct {
+	cluster cluster.Cluster // nil while not engaged
+	status  Status
+}
+
+// New returns an Engine that does nothing before Start.
+func New(opts Options) *Engine {
+	opts = opts.withDefaults()
+	return &Engine{
+		opts:     opts,
+		mappers:  restmapper.NewPool(),
+		connects: make(chan struct{}, opts.MaxConnects),
+		members:  map[string]*member{},
+	}
+}
+
+// Start makes the engine work: clusters that are declared from now on are connected to and handed to aware.
+// Contexts of engagements descend from ctx. scheme is used unless the options name one, and may be nil. A started
+// engine must be stopped.
+func (e *Engine) Start(ctx context.Context, aware multicluster.Aware, scheme *runtime.Scheme, log logr.Logger) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.run != nil {
+		return errors.New("start engine: it runs already")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	e.run = &run{ctx: ctx, cancel: cancel, aware: aware, scheme: cmp.Or(e.opts.Scheme, scheme, clientgoscheme.Scheme), log: log}
+	return nil
+}
+
+// Stop disengages everything, and waits for every goroutine until ctx ends. Afterwards the engine knows no
+// names, and can be started again. If ctx ends first, the error names the clusters that had not come to their end.
+func (e *Engine) Stop(ctx context.Context) error {
+	e.mu.Lock()
+	r := e.run
+	if r == nil {
+		e.mu.Unlock()
+		return nil
+	}
+	for _, m := range e.members {
+		for _, c := range slices.Clone(m.machine.candidates) {
+			e.step(m, Withdrawn{Source: c.source.Name, Reason: backends.ReasonStopped})
+		}
+	}
+	e.mu.Unlock()
+	r.cancel()
+
+	done := make(chan struct{})
+	go func() {
+		r.wg.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = fmt.Errorf("stop engine: clusters still draining: %v: %w", e.names(), context.Cause(ctx))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.run = nil
+	for _, m := range e.members {
+		m.stopTimer()
+	}
+	clear(e.members)
+	return err
+}
+
+func (e *Engine) names() (names []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name := range e.members {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Declare says that the source lists the cluster under the public name.
+func (e *Engine) Declare(name string, source Source, cluster backends.Cluster) {
+	e.tell(name, Declared{source, cluster})
+}
+
+// Hold says that the source lists the name, as its member, but holds it back.
+func (e *Engine) Hold(name string, source Source, member string, hold backends.Hold) {
+	e.tell(name, Held{source, member, hold})
+}
+
+// Withdraw says that the source no longer lists the name.
+func (e *Engine) Withdraw(name, source string, reason backends.Reason) {
+	e.tell(name, Withdrawn{source, reason})
+}
+
+// tell feeds an event from outside. It does nothing while the engine does not run.
+func (e *Engine) tell(name string, event Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.run == nil || e.run.ctx.Err() != nil {
+		return
+	}
+	m := e.members[name]
+	if m == nil {
+		if _, leaves := event.(Withdrawn); leaves {
+			return
+		}
+		m = &member{
+			name: name, machine: NewMachine(e.opts.Timing),
+			attempts: map[uint64]context.CancelFunc{}, engaged: map[uint64]*engaged{},
+		}
+		e.members[name] = m
+	}
+	e.step(m, event)
+}
+
+// report feeds the result of an action.
+func (e *Engine) report(m *member, event Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.has(m) {
+		e.step(m, event)
+	}
+}
+
+// has reports whether the member counts still: results may come late, when it is forgotten and another has its
+// name, or after the engine has stopped. The caller holds mu.
+func (e *Engine) has(m *member) bool { return e.run != nil && e.members[m.name] == m }
+
+// step feeds an event to the member's machine and carries out what it asks for. The caller holds mu, and has
+// made sure that the member counts.
+func (e *Engine) step(m *member, event Event) {
+	before := m.machine.Status()
+	for _, action := range m.machine.Step(time.Now(), event) {
+		e.do(m, action)
+	}
+	e.publish(m, before)
+	e.schedule(m)
+}
+
+// do carries out an action. It only starts or cancels work. The caller holds mu.
+func (e *Engine) do(m *member, action Action) {
+	r := e.run
+	switch a := action.(type) {
+	case Connect:
+		ctx, cancel := context.WithCancel(r.ctx)
+		m.attempts[a.Generation] = cancel
+		running := m.engaged[a.Running]
+		r.wg.Go(func() { e.connect(ctx, r, m, a, running) })
+	case CancelConnect:
+		m.attempts[a.Generation]()
+	case Discard:
+		p := m.proved
+		m.proved = nil
+		r.wg.Go(func() { p.discard(e.opts.DrainTimeout) })
+	case Engage:
+		en := newEngaged(r.ctx, a.Engagement, m.proved)
+		m.proved = nil
+		m.engaged[a.Engagement] = en
+		previous := m.handedOver
+		m.handedOver = en.handedOver
+		r.wg.Go(func() { e.engage(r, m, en, previous) })
+	case Swap:
+		p := m.proved
+		m.proved = nil
+		m.engaged[a.Engagement].swap(p)
+	case Disengage:
+		en := m.engaged[a.Engagement]
+		en.cancel()
+		r.wg.Go(func() { e.drain(r, m, en) })
+	case Probe:
+		en := m.engaged[a.Engagement]
+		en.wg.Go(func() { e.probe(m, en, a.Generation) })
+	default:
+		panic(fmt.Sprintf("engagement: unknown action %T", action))
+	}
+}
+
+// publish makes Get and the listeners see what the step has changed. The caller holds mu.
+func (e *Engine) publish(m *member, before Status) {
+	name, after := multicluster.ClusterName(m.name), m.machine.Status()
+	if len(m.machine.candidates) == 0 {
+		e.served.Delete(name)
+	} else {
+		next := &entry{status: after}
+		if c := m.machine.current; c != nil {
+			next.cluster = m.engaged[c.id].cluster
+		}
+		if old, ok := e.served.Load(name); !ok || old.(*entry).cluster != next.cluster || !old.(*entry).status.same(after) {
+			e.served.Store(name, next)
+		}
+	}
+	if !before.same(after) {
+		if before.State != after.State || before.Reason != after.Reason {
+			e.run.log.Info("cluster changed state", "cluster", m.name, "backend", after.Source,
+				"state", after.State, "reason", after.Reason, "message", after.Message)
+		}
+		e.opts.OnChange(m.name, after, true)
+	}
+	if m.drained != nil && len(m.machine.draining) == 0 {
+		close(m.drained)
+		m.drained = nil
+	}
+	if m.machine.Idle() && len(m.attempts) == 0 {
+		m.stopTimer()
+		delete(e.members, m.name)
+		e.opts.OnChange(m.name, after, false)
+	}
+}
+
+// schedule sets the member's timer to the machine's next wish. The caller holds mu.
+func (e *Engine) schedule(m *member) {
+	at := m.machine.WakeAt()
+	if at.Equal(m.wake) {
+		return
+	}
+	m.stopTimer()
+	if at.IsZero() || !e.has(m) {
+		return
+	}
+	m.wake = at
+	m.timer = time.AfterFunc(max(0, time.Until(at)), func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.has(m) && m.wake.Equal(at) {
+			m.wake = time.Time{}
+			e.step(m, Tick{})
+		}
+	})
+}
+
+func (m *member) stopTimer() {
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	m.timer, m.wake = nil, time.Time{}
+}
+
+// Get returns the cluster that is engaged under the name. Its errors are multicluster.ErrClusterNotFound for
+// a name that no source lists, and a *backends.NotEngagedError for one that is not engaged now. It takes no lock.
+func (e *Engine) Get(name multicluster.ClusterName) (cluster.Cluster, error) {
+	v, ok := e.served.Load(name)
+	if !ok {
+		return nil, multicluster.ErrClusterNotFound
+	}
+	got := v.(*entry)
+	if got.cluster == nil {
+		s := got.status
+		return nil, &backends.NotEngagedError{Name: name.String(), State: s.State, Reason: s.Reason, Message: s.Message}
+	}
+	return got.cluster, nil
+}
+
+// StatusOf returns the status of a name that a source lists. It takes no lock.
+func (e *Engine) StatusOf(name multicluster.ClusterName) (Status, bool) {
+	v, ok := e.served.Load(name)
+	if !ok {
+		return Status{}, false
+	}
+	return v.(*entry).status, true
+}
+
+// Statuses returns the status of every name that is listed or still draining.
+func (e *Engine) Statuses() map[string]Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make(map[string]Status, len(e.members))
+	for name, m := range e.members {
+		all[name] = m.machine.Status()
+	}
+	return all
+}
+
+// WaitDrained waits until no disengaged cluster of these names is still coming to its end, or ctx ends.
+func (e *Engine) WaitDrained(ctx context.Context, names []string) error {
+	for _, name := range names {
+		e.mu.Lock()
+		m := e.members[name]
+		if m == nil || len(m.machine.draining) == 0 {
+			e.mu.Unlock()
+			continue
+		}
+		if m.drained == nil {
+			m.drained = make(chan struct{})
+		}
+		drained := m.drained
+		e.mu.Unlock()
+		select {
+		case <-drained:
+		case <-ctx.Done():
+			return fmt.Errorf("cluster %q still draining: %w", name, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// jitter returns a random number in [0,1).
+func jitter() float64 { return rand.Float64() }

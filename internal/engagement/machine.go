@@ -1,0 +1,390 @@
+package engagement
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/connection"
+)
+
+// Timing are the durations and counts that a Machine goes by.
+type Timing struct {
+	// BackoffBase and BackoffMax bound the wait after a failed attempt: a random time between nothing and
+	// min(BackoffMax, BackoffBase·2^failures). Defaults 1s and 5m.
+	BackoffBase, BackoffMax time.Duration
+	// ProbeInterval is the time between two probes of an engaged cluster. Default 10s.
+	ProbeInterval time.Duration
+	// ProbeFailures is how many probes in a row must fail for the cluster to be disengaged. Default 5.
+	ProbeFailures int
+}
+
+func (t Timing) withDefaults() Timing {
+	t.BackoffBase = cmp.Or(t.BackoffBase, time.Second)
+	t.BackoffMax = cmp.Or(t.BackoffMax, 5*time.Minute)
+	t.ProbeInterval = cmp.Or(t.ProbeInterval, 10*time.Second)
+	t.ProbeFailures = cmp.Or(t.ProbeFailures, 5)
+	return t
+}
+
+// backoff is the wait after the given number of failures (≥ 1), with full jitter in [0,1). A tenth of the
+// base is the least, so that a jitter of nothing does not make a busy loop.
+func (t Timing) backoff(failures int, jitter float64) time.Duration {
+	limit := t.BackoffMax
+	if shift := failures - 1; shift < 32 {
+		limit = min(limit, t.BackoffBase<<shift)
+	}
+	return max(t.BackoffBase/10, time.Duration(jitter*float64(limit)))
+}
+
+// Machine is the life of one public name. It is not safe for concurrent use.
+//
+// Every event first changes what the machine knows; then decide compares that with what should be and
+// returns the difference as actions. So a lost or repeated event costs nothing but time.
+type Machine struct {
+	timing Timing
+
+	// candidates are what sources say of the name now, in order of precedence.
+	candidates []*candidate
+	// current is the engagement that serves the name; nil if there is none.
+	current *running
+	// attempt is the connection being made; nil if there is none. There is never more than one.
+	attempt *attempt
+	// draining are the engagements that were disengaged and have not come to their end.
+	draining map[uint64]bool
+
+	lastGeneration, lastEngagement uint64
+
+	// lost is set from the moment an engaged cluster is lost until it is engaged again, or gone.
+	lost bool
+	// gone is why the last candidate left.
+	gone backends.Reason
+
+	status Status
+}
+
+// candidate is what one source says.
+type candidate struct {
+	source  Source
+	cluster backends.Cluster
+	hold    *backends.Hold // nil: to be engaged
+	retry   retry
+}
+
+// retry is how attempts upon a candidate's present connection have fared. A changed connection resets it.
+type retry struct {
+	failures int
+	at       time.Time // no attempt before
+	failure  Failure
+}
+
+// running is the engagement that serves the name.
+type running struct {
+	id, generation uint64
+	source         string
+	connection     connection.Spec // in force
+	facts          Facts
+	handedOver     bool // Engage has returned
+	synced         bool
+
+	probing   bool
+	nextProbe time.Time
+	failures  int // probes failed in a row
+	failure   Failure
+}
+
+// attempt is a connection being made.
+type attempt struct {
+	generation uint64
+	source     string
+	connection connection.Spec
+}
+
+// NewMachine returns a Machine for a name that nobody has declared yet.
+func NewMachine(timing Timing) *Machine {
+	return &Machine{timing: timing.withDefaults(), draining: map[uint64]bool{}}
+}
+
+// Step takes one event and returns what is to be done, in order.
+func (m *Machine) Step(now time.Time, event Event) []Action {
+	actions := m.note(now, event)
+	actions = append(actions, m.decide(now)...)
+	m.show(now)
+	return actions
+}
+
+// note changes what the machine knows. It returns only those actions that the event itself calls for.
+func (m *Machine) note(now time.Time, event Event) []Action {
+	switch e := event.(type) {
+	case Declared:
+		c := m.candidate(e.Source)
+		if c.hold != nil || !c.cluster.Connection.Equal(e.Cluster.Connection) {
+			c.retry = retry{}
+		}
+		c.cluster, c.hold = e.Cluster, nil
+	case Held:
+		c := m.candidate(e.Source)
+		c.hold = &e.Hold
+		c.cluster.Name, c.cluster.Info, c.cluster.Source, c.cluster.Hints = e.Name, e.Hold.Info, e.Hold.Source, e.Hold.Hints
+	case Withdrawn:
+		m.candidates = slices.DeleteFunc(m.candidates, func(c *candidate) bool { return c.source.Name == e.Source })
+		m.gone = e.Reason
+	case Connected:
+		return m.connected(now, e)
+	case ConnectFailed:
+		if m.attempt == nil || m.attempt.generation != e.Generation {
+			return nil
+		}
+		if c := m.bySource(m.attempt.source); c != nil {
+			m.failed(c, now, e.Failure, e.Jitter)
+		}
+		m.attempt = nil
+	case EngageReturned:
+		if m.current == nil || m.current.id != e.Engagement {
+			return nil
+		}
+		m.current.handedOver = true
+		if e.Failure != nil {
+			return m.lose(now, *e.Failure, e.Jitter)
+		}
+	case Synced:
+		if m.current != nil && m.current.id == e.Engagement {
+			m.current.synced = true
+		}
+	case Probed:
+		return m.probed(now, e)
+	case Stopped:
+		if m.current != nil && m.current.id == e.Engagement {
+			return m.lose(now, e.Failure, e.Jitter)
+		}
+	case Drained:
+		delete(m.draining, e.Engagement)
+	case Tick:
+	}
+	return nil
+}
+
+// connected puts a proved connection in force: under a new engagement, or under the one that runs.
+func (m *Machine) connected(now time.Time, e Connected) []Action {
+	if m.attempt == nil || m.attempt.generation != e.Generation {
+		return []Action{Discard{e.Generation}}
+	}
+	a, old := m.attempt, m.current
+	m.attempt = nil
+	swap := e.SwapOnly != 0
+	if swap && (old == nil || old.id != e.SwapOnly || !CanSwap(old.connection, a.connection, old.facts, e.Facts)) {
+		// The engagement that it was meant for has ended meanwhile: decide starts another attempt.
+		return []Action{Discard{e.Generation}}
+	}
+	if c := m.bySource(a.source); c != nil {
+		c.retry = retry{}
+	}
+	switch {
+	case swap:
+		old.generation, old.source, old.connection, old.facts = a.generation, a.source, a.connection, e.Facts
+		old.failures = 0
+		return []Action{Swap{old.id, a.generation}}
+	case old != nil:
+		// Make before break: the new connection is proved, so the name never goes without a cluster.
+		return append(m.end(backends.ReasonReplaced), m.engage(now, a, e)...)
+	default:
+		return m.engage(now, a, e)
+	}
+}
+
+func (m *Machine) engage(now time.Time, a *attempt, e Connected) []Action {
+	m.lastEngagement++
+	m.lost = false
+	m.current = &running{
+		id: m.lastEngagement, generation: a.generation, source: a.source, connection: a.connection, facts: e.Facts,
+		nextProbe: now.Add(time.Duration((0.5 + e.Jitter/2) * float64(m.timing.ProbeInterval))),
+	}
+	return []Action{Engage{m.current.id, a.generation}}
+}
+
+// CanSwap reports whether a running engagement may go on upon a new connection, caches and all: the new
+// connection reaches the same cluster, and may watch what is being watched.
+//
+// An identity that is known on both sides decides which cluster it is. Where it is not, an unchanged endpoint
+// speaks for the same cluster; a changed one is never guessed about.
+func CanSwap(running, next connection.Spec, runningFacts, nextFacts Facts) bool {
+	same := running.Endpoint.Equal(next.Endpoint)
+	if runningFacts.UID != "" && nextFacts.UID != "" {
+		same = runningFacts.UID == nextFacts.UID
+	}
+	return same && (runningFacts.User == nextFacts.User || nextFacts.MayWatch)
+}
+
+func (m *Machine) probed(now time.Time, e Probed) []Action {
+	r := m.current
+	if r == nil || r.id != e.Engagement {
+		return nil
+	}
+	r.probing = false
+	r.nextProbe = now.Add(m.timing.ProbeInterval)
+	if e.Generation != r.generation {
+		return nil // it probed a connection that is no longer in force
+	}
+	switch {
+	case e.Failure != nil:
+		r.failures++
+		r.failure = *e.Failure
+		if r.failures >= m.timing.ProbeFailures {
+			return m.lose(now, *e.Failure, e.Jitter)
+		}
+	case e.UID != "" && r.facts.UID != "" && e.UID != r.facts.UID:
+		// Another cluster answers at the address. Its objects must never mix with those in the caches.
+		return m.lose(now, Failure{backends.ReasonReplaced, "another cluster answers at this address"}, 0)
+	default:
+		r.failures = 0
+	}
+	return nil
+}
+
+// lose ends the engagement because of a failure, and has its source tried again after a while.
+func (m *Machine) lose(now time.Time, f Failure, jitter float64) []Action {
+	if c := m.bySource(m.current.source); c != nil {
+		m.failed(c, now, f, jitter)
+	}
+	m.lost = true
+	return m.end(f.Reason)
+}
+
+func (m *Machine) failed(c *candidate, now time.Time, f Failure, jitter float64) {
+	c.retry.failures++
+	c.retry.failure = f
+	c.retry.at = now.Add(m.timing.backoff(c.retry.failures, jitter))
+}
+
+func (m *Machine) end(reason backends.Reason) []Action {
+	id := m.current.id
+	m.current = nil
+	m.draining[id] = true
+	return []Action{Disengage{id, reason}}
+}
+
+// decide returns what separates what is from what should be.
+func (m *Machine) decide(now time.Time) (actions []Action) {
+	want, reason := m.target()
+	switch {
+	case want == nil:
+		m.lost = false
+		actions = m.abandon(actions)
+		if m.current != nil {
+			actions = append(actions, m.end(reason)...)
+		}
+	case want.hold != nil: // the engagement is kept as it is
+		actions = m.abandon(actions)
+	case m.inForce(want):
+		actions = m.abandon(actions)
+	default:
+		if m.current != nil {
+			// Nothing may use any longer what its source has taken back, for instance by a policy.
+			if c := m.bySource(m.current.source); c != nil && c.hold != nil && !c.hold.Keep {
+				actions = append(actions, m.end(c.hold.Reason)...)
+			}
+		}
+		actions = m.pursue(actions, now, want)
+	}
+	if r := m.current; r != nil && !r.probing && !now.Before(r.nextProbe) {
+		r.probing = true
+		actions = append(actions, Probe{r.id, r.generation})
+	}
+	return actions
+}
+
+// target returns the candidate that is to serve the name: the first in order that is to be engaged, or that
+// is held but keeps the engagement it has. Without one, it returns why.
+func (m *Machine) target() (*candidate, backends.Reason) {
+	reason := m.gone
+	for i, c := range m.candidates {
+		if c.hold == nil {
+			return c, ""
+		}
+		if c.hold.Keep && m.current != nil && m.current.source == c.source.Name {
+			return c, ""
+		}
+		if i == 0 {
+			reason = c.hold.Reason
+		}
+	}
+	return nil, reason
+}
+
+// inForce reports whether the engagement runs upon the candidate's connection.
+func (m *Machine) inForce(c *candidate) bool {
+	return m.current != nil && m.current.source == c.source.Name && m.current.connection.Equal(c.cluster.Connection)
+}
+
+// abandon cancels the attempt, if there is one.
+func (m *Machine) abandon(actions []Action) []Action {
+	if m.attempt == nil {
+		return actions
+	}
+	actions = append(actions, CancelConnect{m.attempt.generation})
+	m.attempt = nil
+	return actions
+}
+
+// pursue makes sure that the one attempt that runs, or is waited for, is the candidate's.
+func (m *Machine) pursue(actions []Action, now time.Time, c *candidate) []Action {
+	if a := m.attempt; a != nil {
+		if a.source == c.source.Name && a.connection.Equal(c.cluster.Connection) {
+			return actions
+		}
+		actions = m.abandon(actions)
+	}
+	if now.Before(c.retry.at) {
+		return actions
+	}
+	m.lastGeneration++
+	m.attempt = &attempt{m.lastGeneration, c.source.Name, c.cluster.Connection}
+	connect := Connect{Generation: m.lastGeneration, Cluster: c.cluster}
+	if m.current != nil {
+		connect.Running = m.current.id
+	}
+	return append(actions, connect)
+}
+
+// WakeAt returns when the machine wants its next Tick; the zero time if it waits for events alone.
+func (m *Machine) WakeAt() (at time.Time) {
+	earlier := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	if m.current != nil && !m.current.probing {
+		earlier(m.current.nextProbe)
+	}
+	if want, _ := m.target(); want != nil && want.hold == nil && m.attempt == nil && !m.inForce(want) {
+		earlier(want.retry.at)
+	}
+	return at
+}
+
+// Idle reports whether the name is unknown and nothing of it is left: the machine can be forgotten.
+func (m *Machine) Idle() bool {
+	return len(m.candidates) == 0 && m.current == nil && m.attempt == nil && len(m.draining) == 0
+}
+
+// candidate returns the source's candidate, which it adds in its place if need be.
+func (m *Machine) candidate(s Source) *candidate {
+	c := m.bySource(s.Name)
+	if c == nil {
+		c = &candidate{}
+		m.candidates = append(m.candidates, c)
+	}
+	c.source = s
+	slices.SortStableFunc(m.candidates, func(a, b *candidate) int { return cmp.Compare(a.source.Rank, b.source.Rank) })
+	return c
+}
+
+func (m *Machine) bySource(name string) *candidate {
+	for _, c := range m.candidates {
+		if c.source.Name == name {
+			return c
+		}
+	}
+	return nil
+}
