@@ -139,7 +139,7 @@ func (c *ControlPlane) start(ctx context.Context) (err error) {
 
 // serverDir creates the folder of a control plane. Its path must be short: a Unix socket's has 104 bytes at most.
 func serverDir() (string, error) {
-	const longest = 104 - len("/tributary-0123456789/etcd.sock.lock")
+	const longest = 104 - len("/tributary-0123456789/"+etcdSocket)
 	parent := os.TempDir()
 	if len(parent) > longest {
 		parent = "/tmp"

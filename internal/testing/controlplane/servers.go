@@ -12,17 +12,22 @@ import (
 	"time"
 )
 
-const etcdSocket = "etcd.sock"
+// etcdSocket is the Unix socket that etcd listens on, and peerSocket the one for peers, of which there are none.
+// etcd takes a socket's name from a URL's host and wants a port with it: both are part of the file's name.
+const (
+	etcdSocket = "client:1"
+	peerSocket = "peer:1"
+)
 
 // startEtcd starts etcd and waits until it listens. It listens on a Unix socket in the control plane's folder, so that
 // no port can clash, and nobody else on the machine reaches it.
 func (c *ControlPlane) startEtcd(ctx context.Context) (err error) {
-	const peer = "unix://peer:1" // a socket of that name in the working directory; a lone member has no peers
+	const client, peer = "unix://" + etcdSocket, "unix://" + peerSocket // in the working directory
 	c.etcd, err = startProcess(c.dir, "etcd", c.programs.Etcd, 0,
 		"--name=default",
 		"--data-dir="+c.path("etcd"),
-		"--listen-client-urls=unix://"+c.path(etcdSocket),
-		"--advertise-client-urls=unix://"+c.path(etcdSocket),
+		"--listen-client-urls="+client,
+		"--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer,
 		"--initial-advertise-peer-urls="+peer,
 		"--initial-cluster=default="+peer,
