@@ -67,12 +67,15 @@ func TestMapsLikeClientGo(t *testing.T) {
 	}
 	theirs := restmapper.NewDiscoveryRESTMapper(resources)
 
+	if _, ok := ours.(groupedMapper); !ok {
+		t.Errorf("the mapper is a %T: client-go builds it otherwise now", ours)
+	}
 	scopes := cmp.Comparer(func(a, b meta.RESTScope) bool { return a.Name() == b.Name() })
 	for _, g := range s.groups {
 		for _, v := range g.versions {
 			for _, r := range v.resources {
 				gk := schema.GroupKind{Group: g.name, Kind: r.kind}
-				for _, versions := range [][]string{nil, {v.name}, {"v0", v.name}, {"v0"}} {
+				for _, versions := range [][]string{nil, {v.name}, {"v0", v.name}, {"v0"}, {""}} {
 					a, aErr := ours.RESTMapping(gk, versions...)
 					b, bErr := theirs.RESTMapping(gk, versions...)
 					if diff := cmp.Diff(b, a, scopes); diff != "" || (aErr == nil) != (bErr == nil) || meta.IsNoMatchError(aErr) != meta.IsNoMatchError(bErr) {

@@ -8,12 +8,9 @@ import (
 	"hash"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/restmapper"
 )
 
 // Hash identifies an API surface: equal hashes map alike.
@@ -56,33 +53,6 @@ func (s *Surface) Serves(gvk schema.GroupVersionKind) bool {
 	}
 	_, err := s.shared.mapper.RESTMapping(gvk.GroupKind(), versions...)
 	return err == nil
-}
-
-// table is the part of a surface that clusters share: one for each hash that is in use.
-type table struct {
-	hash   Hash
-	groups []group // canonical
-	kinds  int
-
-	// build fills mapper, once, by whoever needs it first; see Pool.intern.
-	build  sync.Once
-	mapper meta.RESTMapper
-}
-
-// group, version and resource are the part of a discovery document that mappings depend on.
-type group struct {
-	name     string
-	versions []version // the preferred one first
-}
-
-type version struct {
-	name      string
-	resources []resource
-}
-
-type resource struct {
-	name, singular, kind string
-	namespaced           bool
 }
 
 // externalMetrics is left out of every surface: its "resources" are names of metrics, which come and go and
@@ -175,33 +145,6 @@ func (d digest) len(n int) {
 func (d digest) string(s string) {
 	d.len(len(s))
 	d.h.Write([]byte(s))
-}
-
-// newMapper makes client-go's mapper for canonical groups.
-func newMapper(groups []group) meta.RESTMapper {
-	discovered := make([]*restmapper.APIGroupResources, 0, len(groups))
-	for _, g := range groups {
-		r := &restmapper.APIGroupResources{
-			Group:              metav1.APIGroup{Name: g.name},
-			VersionedResources: make(map[string][]metav1.APIResource, len(g.versions)),
-		}
-		for _, v := range g.versions {
-			r.Group.Versions = append(r.Group.Versions, metav1.GroupVersionForDiscovery{
-				GroupVersion: schema.GroupVersion{Group: g.name, Version: v.name}.String(),
-				Version:      v.name,
-			})
-			resources := make([]metav1.APIResource, len(v.resources))
-			for i, res := range v.resources {
-				resources[i] = metav1.APIResource{
-					Name: res.name, SingularName: res.singular, Kind: res.kind, Namespaced: res.namespaced,
-				}
-			}
-			r.VersionedResources[v.name] = resources
-		}
-		r.Group.PreferredVersion = r.Group.Versions[0]
-		discovered = append(discovered, r)
-	}
-	return restmapper.NewDiscoveryRESTMapper(discovered)
 }
 
 // carry returns found with the versions added that are broken now and were known before: an aggregated API that
