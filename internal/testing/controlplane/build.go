@@ -143,7 +143,7 @@ func (g *goTool) run(ctx context.Context, what string, args ...string) (output [
 		}
 	}()
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("run go %s: %w", args[0], err)
+		return nil, fmt.Errorf("%s: run go %s: %w", what, args[0], err)
 	}
 	// Should this process be killed, the compilers would go on for minutes.
 	if err := guard.watch(cmd.Process.Pid); err != nil {

@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -351,7 +349,7 @@ func (r remains) present() string {
 			return "process " + strconv.Itoa(pid)
 		}
 	}
-	if _, err := os.Stat(r.Dir); !errors.Is(err, fs.ErrNotExist) {
+	if r.Dir != "" && exists(r.Dir) {
 		return r.Dir
 	}
 	return ""

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -96,8 +98,10 @@ func TestBuildSaysWhyItFails(t *testing.T) {
 
 func TestBuildEndsWithItsContext(t *testing.T) {
 	dir := t.TempDir()
-	// exec would leave no child to kill beside the tool itself; a real go tool has compilers.
-	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\nsleep 3600\n"), 0o755); err != nil {
+	child := filepath.Join(dir, "child")
+	// The child stands for a compiler that the go tool has started.
+	script := "#!/bin/sh\nsleep 3600 & echo $! > '" + child + ".part' && mv '" + child + ".part' '" + child + "'\nwait\n"
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -107,10 +111,26 @@ func TestBuildEndsWithItsContext(t *testing.T) {
 	}
 	stop := errors.New("stopped by the user")
 	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := g.run(ctx, "compiling", "build")
+		ended <- err
+	}()
+	eventually(t, 30*time.Second, "child", func(context.Context) bool { return exists(child) })
 	cancel(stop)
-	if _, err := g.run(ctx, "compiling", "build"); !errors.Is(err, stop) {
+	if err := <-ended; !errors.Is(err, stop) {
 		t.Errorf("error is %v, want %v", err, stop)
 	}
+	b, err := os.ReadFile(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "end of the child", func(context.Context) bool { return remains{PIDs: []int{pid}}.present() == "" })
 }
 
 func TestVersionFlags(t *testing.T) {
