@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"slices"
 	"time"
 
@@ -13,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
 )
 
 // requestTimeout bounds every request to a hub; of a watch, it bounds the wait for the response's header.
@@ -43,10 +42,10 @@ var errNotServed = errors.New("not served")
 
 // Client talks to one hub. It has connections of its own, so that closing them disturbs nobody else.
 type Client struct {
-	transport http.RoundTripper
-	dynamic   dynamic.Interface
-	discovery rest.Interface
-	timeout   time.Duration
+	connections *connrotation.Dialer
+	dynamic     dynamic.Interface
+	discovery   rest.Interface
+	timeout     time.Duration
 }
 
 // Connect returns a client for the hub at config, which is copied. It makes no request.
@@ -62,10 +61,12 @@ func Connect(config *rest.Config) (*Client, error) {
 	if config.UserAgent == "" {
 		config.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
-	if config.Dial == nil && config.Transport == nil {
-		// A dialer of our own also keeps client-go from sharing the connections with other clients.
+	if config.Dial == nil {
 		config.Dial = (&net.Dialer{Timeout: requestTimeout, KeepAlive: requestTimeout}).DialContext
 	}
+	// A dialer of our own also keeps client-go from sharing the connections with other clients.
+	connections := connrotation.NewDialer(config.Dial)
+	config.Dial = connections.DialContext
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to hub: %w", err)
@@ -78,11 +79,12 @@ func Connect(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to hub: %w", err)
 	}
-	return &Client{transport: httpClient.Transport, dynamic: dyn, discovery: disc.RESTClient(), timeout: requestTimeout}, nil
+	return &Client{connections: connections, dynamic: dyn, discovery: disc.RESTClient(), timeout: requestTimeout}, nil
 }
 
-// close ends idle connections. The client can still be used.
-func (c *Client) close() { utilnet.CloseIdleConnectionsFor(c.transport) }
+// close ends all connections. The client can still be used. Closing idle ones would not do: a connection whose watch was
+// cancelled a moment ago is not idle yet.
+func (c *Client) close() { c.connections.CloseAll() }
 
 // servedVersion returns the first of the kind's versions that the hub serves, or errNotServed.
 func (c *Client) servedVersion(ctx context.Context, kind Kind) (string, error) {

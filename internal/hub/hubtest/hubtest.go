@@ -1,0 +1,148 @@
+// Package hubtest lets tests write to a hub: a real API server that they share, in a namespace of their own.
+package hubtest
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
+	clusterv1beta2 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
+)
+
+// timeout bounds each function's requests.
+const timeout = 30 * time.Second
+
+// Hub is a control plane as a test writes to it.
+type Hub struct {
+	*controlplane.ControlPlane
+	client client.Client
+}
+
+// New returns the administrator's view of a control plane. Its connections are closed with the test.
+func New(t testing.TB, plane *controlplane.ControlPlane) *Hub {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := plane.Config()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) })
+	c, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Hub{ControlPlane: plane, client: c}
+}
+
+// Namespace makes a namespace with the labels and returns its name.
+func (h *Hub) Namespace(t testing.TB, labels map[string]string) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: labels}}
+	h.do(t, "create namespace", func(ctx context.Context) error { return h.client.Create(ctx, namespace) })
+	return namespace.Name
+}
+
+// Put creates an object, or updates it if it exists: its status as well, where it has one.
+func (h *Hub) Put(t testing.TB, obj client.Object) {
+	t.Helper()
+	// The answers overwrite what they are decoded into.
+	h.do(t, "put object", func(ctx context.Context) error {
+		spec := obj.DeepCopyObject().(client.Object)
+		err := h.client.Create(ctx, spec)
+		if apierrors.IsAlreadyExists(err) {
+			existing := obj.DeepCopyObject().(client.Object)
+			if err := h.client.Get(ctx, client.ObjectKeyFromObject(obj), existing); err != nil {
+				return err
+			}
+			spec = obj.DeepCopyObject().(client.Object)
+			spec.SetResourceVersion(existing.GetResourceVersion())
+			err = h.client.Update(ctx, spec)
+		}
+		if err != nil {
+			return err
+		}
+		status := obj.DeepCopyObject().(client.Object)
+		status.SetResourceVersion(spec.GetResourceVersion())
+		if err := h.client.Status().Update(ctx, status); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+// Delete deletes an object.
+func (h *Hub) Delete(t testing.TB, obj client.Object) {
+	t.Helper()
+	h.do(t, "delete object", func(ctx context.Context) error { return h.client.Delete(ctx, obj) })
+}
+
+// Label sets labels of an object; an empty value takes the label away.
+func (h *Hub) Label(t testing.TB, obj client.Object, labels map[string]string) {
+	t.Helper()
+	h.do(t, "label object", func(ctx context.Context) error {
+		if err := h.client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		all := maps.Clone(obj.GetLabels())
+		if all == nil {
+			all = map[string]string{}
+		}
+		for name, value := range labels {
+			if value == "" {
+				delete(all, name)
+			} else {
+				all[name] = value
+			}
+		}
+		obj.SetLabels(all)
+		return h.client.Update(ctx, obj)
+	})
+}
+
+// NextSecond waits until objects that are created now are younger than obj: creation timestamps count whole seconds.
+func (h *Hub) NextSecond(t testing.TB, obj client.Object) {
+	t.Helper()
+	h.do(t, "get object", func(ctx context.Context) error {
+		return h.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	})
+	// Test and API server run on one machine, so they share the clock.
+	time.Sleep(time.Until(obj.GetCreationTimestamp().Add(time.Second)))
+}
+
+func (h *Hub) do(t testing.TB, what string, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := f(ctx); err != nil {
+		t.Fatalf("%s on hub %s: %v", what, h.Name(), err)
+	}
+}
+
+// Secret returns a Secret to put.
+func Secret(namespace, name string, labels map[string]string, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Data:       data,
+	}
+}
