@@ -183,7 +183,7 @@ func (b *builder) endpoint(c *rawCluster) (Endpoint, error) {
 		if c.insecure {
 			return e, c.failure(c.names.insecure, ProblemConflict) // with the CA; client-go refuses it, too
 		}
-		certificates, problem := certificatesOf(ca, func() { b.ignore(&c.entry, field+" (a block that is no certificate)") })
+		certificates, _, problem := certificatesOf(ca, func() { b.ignore(&c.entry, field+" (a block that is no certificate)") })
 		if problem != "" {
 			return e, c.failure(field, problem)
 		}
@@ -293,11 +293,11 @@ func (b *builder) clientCertificate(u *rawUser) ([]byte, Secret, error) {
 		return nil, Secret{}, u.failure(keyField, ProblemMissing)
 	}
 	// A file with both, as kubelets have, is fine: the key is not kept with the certificates.
-	certificates, problem := certificatesOf(cert, func() {})
+	certificates, leaf, problem := certificatesOf(cert, func() {})
 	if problem != "" {
 		return nil, Secret{}, u.failure(certField, problem)
 	}
-	privateKey, problem := privateKeyOf(key, certificates)
+	privateKey, problem := privateKeyOf(key, leaf)
 	if problem != "" {
 		return nil, Secret{}, u.failure(keyField, problem)
 	}

@@ -20,6 +20,9 @@ func parseDocument(object string, data []byte) (_ *yaml.Node, err error) {
 			err = &ParseError{Object: object, Problem: ProblemSyntax}
 		}
 	}()
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, &ParseError{Object: object, Problem: ProblemEmpty}
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
