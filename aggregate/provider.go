@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-multierror"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -217,4 +218,12 @@ func (p *Provider) InfoFor(name multicluster.ClusterName) (backends.Info, error)
 		return backends.Info{}, multicluster.ErrClusterNotFound
 	}
 	return s.Cluster.Info, nil
+}
+
+// RESTConfigFor returns an ordinary rest.Config for a cluster that is engaged now: for consumers that cannot use
+// the cluster's own clients, such as exec and port-forward. It holds the credential in force, which a later
+// rotation does not change: ask again for each use, and store it nowhere. Its errors are those of Get, or say that
+// a credential plugin failed.
+func (p *Provider) RESTConfigFor(ctx context.Context, name multicluster.ClusterName) (*rest.Config, error) {
+	return p.engine.RESTConfigFor(ctx, name)
 }

@@ -13,11 +13,13 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tributary-fleet/tributary/backends"
 	"github.com/tributary-fleet/tributary/internal/restmapper"
+	"github.com/tributary-fleet/tributary/internal/transport"
 )
 
 // Engine drives a Machine per public name. All methods may be called concurrently.
@@ -365,3 +367,21 @@ func (e *Engine) WaitDrained(ctx context.Context, names []string) error {
 
 // jitter returns a random number in [0,1).
 func jitter() float64 { return rand.Float64() }
+
+// RESTConfigFor returns a plain configuration of the connection that a cluster runs upon now. Its errors are those
+// of Get, or say that a credential plugin failed.
+func (e *Engine) RESTConfigFor(ctx context.Context, name multicluster.ClusterName) (*rest.Config, error) {
+	if _, err := e.Get(name); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	var t *transport.Transport
+	if m := e.members[name.String()]; m != nil && m.machine.current != nil {
+		t = m.engaged[m.machine.current.id].transport
+	}
+	e.mu.Unlock()
+	if t == nil {
+		return nil, multicluster.ErrClusterNotFound
+	}
+	return t.Current().PlainConfig(ctx)
+}
