@@ -67,9 +67,9 @@ func (c *clusters) reconcile(ctx context.Context, member string) {
 		c.engager.Hold(member, h)
 	}
 	switch {
-	case cl.problem != "":
+	case cl.unreadable:
 		hold(backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true,
-			Message: fmt.Sprintf("%s cannot be understood: %s", cl.reference, cl.problem)})
+			Message: fmt.Sprintf("%s does not have the form of its version, %s", cl.reference, cl.reference.APIVersion)})
 		return
 	case cl.paused:
 		hold(backends.Hold{Reason: backends.ReasonPaused, Keep: true, Message: cl.reference.String() + " is paused"})

@@ -21,7 +21,7 @@ type cluster struct {
 	deleting    bool
 	paused      bool
 	initialized bool
-	problem     string // why the object cannot be understood; empty if it can
+	unreadable  bool // the object does not have the form of its version
 }
 
 func viewCluster(u *unstructured.Unstructured) cluster {
@@ -32,7 +32,8 @@ func viewCluster(u *unstructured.Unstructured) cluster {
 	}
 	var c clusterv1.Cluster
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &c); err != nil {
-		view.problem = err.Error()
+		// The error is not passed on: it quotes what it stumbled over.
+		view.unreadable = true
 		return view
 	}
 	_, annotated := c.Annotations[clusterv1.PausedAnnotation]

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/cluster-inventory-api/pkg/access"
 
 	"github.com/tributary-fleet/tributary/backends"
 	"github.com/tributary-fleet/tributary/connection"
@@ -17,22 +18,25 @@ import (
 // Options say which ClusterProfiles are members, and how they are reached.
 type Options struct {
 	// Hub is the API server that holds the ClusterProfiles, for instance GetLocalManager().GetConfig() of a manager.
-	// Required. It needs the verbs list and watch for clusterprofiles (multicluster.x-k8s.io) and secrets, in the
-	// namespaces below or in all, and for namespaces if Namespaces is empty.
+	// Required. It needs the verbs list and watch for clusterprofiles (multicluster.x-k8s.io), in the namespaces below
+	// or in all; with Consumer also for secrets, and for namespaces if Namespaces is empty.
 	Hub *rest.Config
 	// Namespaces are where the ClusterProfiles are. Empty: all namespaces. One that may not be read is
 	// reported and harms no other.
 	Namespaces []string
 	// LabelSelector selects the ClusterProfiles, on the server. Empty: all of them.
 	LabelSelector string
-	// Consumer is the name under which Secrets are meant for this program. Required, so far, because Secrets
-	// are the only access.
+	// Providers are the access providers that are used where a profile lists them, the preferred one first: credential
+	// plugins on this machine, configured as KEP-5339 says. A file of them is read by access.NewFromFile. Empty: none.
+	Providers []access.Provider
+	// Consumer is the name under which Secrets are meant for this program. They are used for profiles that list none of
+	// Providers. Empty: no Secret is read. Providers or Consumer is required.
 	Consumer string
 	// ConsumerNamespaces are the namespaces whose Secrets are all meant for Consumer, besides those in Namespaces.
 	// With them, no Namespace object is read for its label, so rights in single namespaces suffice. Only of use where
 	// Namespaces is set: otherwise the Secrets of all namespaces are seen, and the namespaces' labels decide.
 	ConsumerNamespaces []string
-	// Policy is what kubeconfigs have to conform to. The zero value is strict, as data of others should be treated.
+	// Policy is what connections have to conform to. The zero value is strict, as data of others should be treated.
 	Policy connection.Policy
 }
 
@@ -46,8 +50,11 @@ func (o Options) validate() error {
 	if _, err := labels.Parse(o.LabelSelector); err != nil {
 		return fmt.Errorf("LabelSelector: %w", err)
 	}
-	if o.Consumer == "" {
-		return errors.New("Consumer is empty")
+	if o.Consumer == "" && len(o.Providers) == 0 {
+		return errors.New("neither Providers nor Consumer is set")
+	}
+	if err := validateProviders(o.Providers); err != nil {
+		return err
 	}
 	if _, err := labels.ValidatedSelectorFromSet(labels.Set{consumerLabel: o.Consumer}); err != nil {
 		return fmt.Errorf("Consumer: %w", err)
@@ -79,7 +86,7 @@ func New(opts Options) (*Backend, error) {
 func (b *Backend) Run(ctx context.Context, engager backends.Engager) error {
 	profiles := newProfiles(b.opts, engager)
 	loop := hub.Loop{
-		Sources:   append(profiles.secrets.watchers(), profiles.source),
+		Sources:   profiles.watchers(),
 		Reconcile: profiles.reconcile,
 		Engager:   engager,
 	}

@@ -68,7 +68,7 @@ func consumerLabels() map[string]string {
 	return map[string]string{"x-k8s.io/cluster-inventory-consumer": consumer}
 }
 
-func access(name string) backendtest.Access {
+func accessTo(name string) backendtest.Access {
 	return backendtest.Access{Server: "https://" + name + ".example.com/clusters/" + name, Token: name}
 }
 
@@ -128,7 +128,7 @@ func TestHealth(t *testing.T) {
 	hub := startHub(t)
 	namespace := hub.Namespace(t, nil)
 	member := namespace + "/prod"
-	hub.Put(t, secretReading(namespace, "prod", access("prod").Kubeconfig()))
+	hub.Put(t, secretReading(namespace, "prod", accessTo("prod").Kubeconfig()))
 	r := backendtest.Start(t, newBackend(t, inventory.Options{Hub: hub.Config(), Namespaces: []string{namespace}}))
 	for _, status := range []metav1.ConditionStatus{"", metav1.ConditionUnknown, metav1.ConditionFalse} {
 		hub.Put(t, newProfile(namespace, "prod", status))
@@ -155,7 +155,7 @@ func TestInfoAndHints(t *testing.T) {
 		{Name: "region", Value: "eu", LastObservedTime: metav1.Now()},
 	}
 	hub.Put(t, profile)
-	hub.Put(t, secretReading(namespace, "prod", access("prod").Kubeconfig()))
+	hub.Put(t, secretReading(namespace, "prod", accessTo("prod").Kubeconfig()))
 	r := backendtest.Start(t, newBackend(t, inventory.Options{Hub: hub.Config(), Namespaces: []string{namespace}}))
 	engaged := r.WaitEngaged(t, namespace+"/prod")
 	wantInfo := backends.Info{
@@ -177,7 +177,7 @@ func TestHeartbeatsSayNothing(t *testing.T) {
 	hub := startHub(t)
 	namespace := hub.Namespace(t, nil)
 	member := namespace + "/prod"
-	hub.Put(t, secretReading(namespace, "prod", access("prod").Kubeconfig()))
+	hub.Put(t, secretReading(namespace, "prod", accessTo("prod").Kubeconfig()))
 	hub.Put(t, newProfile(namespace, "prod", metav1.ConditionTrue))
 	r := backendtest.Start(t, newBackend(t, inventory.Options{Hub: hub.Config(), Namespaces: []string{namespace}}))
 	r.WaitEngaged(t, member)

@@ -1,8 +1,9 @@
 // Package inventory is the backend for clusters that are listed as ClusterProfiles of the Cluster Inventory API.
 //
 // Every ClusterProfile is a member, named "namespace/name". It is engaged once its ControlPlaneHealthy condition is
-// True and there is access to it: a Secret for this consumer (KEP-4322's push model). Only what concerns
-// access and readiness matters; the heartbeats that inventories write all the time change nothing.
+// True and there is access to it: an access provider that it lists and that is configured here (KEP-5339), or else a
+// Secret for this consumer (KEP-4322's push model). Only what concerns access and readiness matters; the heartbeats that
+// inventories write all the time change nothing.
 //
 // # Secrets
 //

@@ -7,8 +7,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-inventory-api/pkg/access"
 
 	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/connection"
 	"github.com/tributary-fleet/tributary/internal/hub"
 )
 
@@ -16,15 +18,15 @@ import (
 type profiles struct {
 	engager     backends.Engager
 	source      *hub.Source[profile]
-	secrets     *secrets
+	providers   *providers // nil if none is configured
+	secrets     *secrets   // nil if no Secret is read
 	kubeconfigs hub.Kubeconfigs
 }
 
 func newProfiles(opts Options, engager backends.Engager) *profiles {
-	return &profiles{
+	p := &profiles{
 		engager:     engager,
 		kubeconfigs: hub.Kubeconfigs{Policy: opts.Policy},
-		secrets:     newSecrets(opts),
 		source: hub.NewSource(hub.SourceOptions[profile]{
 			Kind:          profileKind(),
 			Namespaces:    opts.Namespaces,
@@ -33,6 +35,21 @@ func newProfiles(opts Options, engager backends.Engager) *profiles {
 			Members:       func(p profile) []string { return []string{p.reference.Namespace + "/" + p.reference.Name} },
 		}),
 	}
+	if len(opts.Providers) > 0 {
+		p.providers = &providers{config: access.Config{Providers: opts.Providers}, policy: opts.Policy}
+	}
+	if opts.Consumer != "" {
+		p.secrets = newSecrets(opts)
+	}
+	return p
+}
+
+func (p *profiles) watchers() []hub.Watcher {
+	watchers := []hub.Watcher{p.source}
+	if p.secrets != nil {
+		watchers = append(watchers, p.secrets.watchers()...)
+	}
+	return watchers
 }
 
 // reconcile says what is true of a member, or of all members that a namespace's Secrets may concern.
@@ -49,7 +66,7 @@ func (p *profiles) reconcile(ctx context.Context, member string) {
 	profile, ok := p.source.Get(member)
 	if !ok {
 		if p.source.Unlisted(namespace) == nil {
-			p.kubeconfigs.Forget(member)
+			p.forget(member)
 			p.engager.Disengage(member, backends.ReasonDeleted)
 		}
 		return
@@ -59,26 +76,52 @@ func (p *profiles) reconcile(ctx context.Context, member string) {
 		p.engager.Hold(member, h)
 	}
 	switch {
-	case profile.problem != "":
+	case profile.unreadable:
 		hold(backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true,
-			Message: fmt.Sprintf("%s cannot be understood: %s", profile.reference, profile.problem)})
+			Message: fmt.Sprintf("%s does not have the form of its version, %s", profile.reference, profile.reference.APIVersion)})
 		return
 	case profile.healthy != metav1.ConditionTrue:
 		hold(backends.Hold{Reason: backends.ReasonControlPlaneUnhealthy, Keep: true, Message: unhealthy(profile)})
 		return
 	}
-	secret, ok := p.secrets.forProfile(member)
-	if !ok {
-		hold(p.secrets.missing(member))
-		return
-	}
-	spec, h := p.kubeconfigs.Spec(ctx, member, secret, secretKey, true)
+	spec, h := p.spec(ctx, member, &profile)
 	if h != nil {
 		hold(*h)
 		return
 	}
 	p.engager.Engage(backends.Cluster{
 		Name: member, Connection: spec, Info: profile.info, Source: profile.reference, Hints: profile.hints})
+}
+
+// spec returns how a member is reached, or why it is held.
+func (p *profiles) spec(ctx context.Context, member string, profile *profile) (connection.Spec, *backends.Hold) {
+	var unmatched *backends.Hold
+	if p.providers != nil {
+		spec, hold := p.providers.spec(member, &profile.access)
+		switch {
+		case hold == nil:
+			return spec, nil
+		case p.secrets == nil || hold.Reason != backends.ReasonNoAccessProvider && hold.Reason != backends.ReasonNoMatchingProvider:
+			return spec, hold
+		}
+		unmatched = hold
+	}
+	secret, ok := p.secrets.forProfile(member)
+	if ok {
+		return p.kubeconfigs.Spec(ctx, member, secret, secretKey, true)
+	}
+	missing := p.secrets.missing(member)
+	if unmatched != nil {
+		missing.Message = unmatched.Message + "; " + missing.Message
+	}
+	return connection.Spec{}, &missing
+}
+
+func (p *profiles) forget(member string) {
+	p.kubeconfigs.Forget(member)
+	if p.providers != nil {
+		p.providers.forget(member)
+	}
 }
 
 // unhealthy says for people why a profile is not ready.

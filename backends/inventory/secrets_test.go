@@ -18,7 +18,7 @@ func TestConsumerLabelOfNamespace(t *testing.T) {
 	profile := newProfile(profiles, "prod", metav1.ConditionTrue)
 	profile.Labels = map[string]string{"test": profiles}
 	hub.Put(t, profile)
-	hub.Put(t, namespaceReading(secrets, profiles, "prod", access("prod").Kubeconfig()))
+	hub.Put(t, namespaceReading(secrets, profiles, "prod", accessTo("prod").Kubeconfig()))
 	r := backendtest.Start(t, newBackend(t, inventory.Options{Hub: hub.Config(), LabelSelector: "test=" + profiles}))
 	r.WaitHeld(t, profiles+"/prod", backends.ReasonNoAccess)
 
@@ -39,7 +39,7 @@ func TestProfileNamespaceDefaultsToDefault(t *testing.T) {
 	profile.Labels = map[string]string{"test": secrets}
 	hub.Put(t, profile)
 	t.Cleanup(func() { hub.Delete(t, profile) })
-	secret := namespaceReading(secrets, "", "prod", access("prod").Kubeconfig())
+	secret := namespaceReading(secrets, "", "prod", accessTo("prod").Kubeconfig())
 	delete(secret.Labels, "x-k8s.io/cluster-profile-namespace")
 	hub.Put(t, secret)
 	r := backendtest.Start(t, newBackend(t, inventory.Options{Hub: hub.Config(), LabelSelector: "test=" + secrets}))
@@ -51,7 +51,7 @@ func TestConsumerNamespaces(t *testing.T) {
 	hub := startHub(t)
 	profiles, secrets := hub.Namespace(t, nil), hub.Namespace(t, nil)
 	hub.Put(t, newProfile(profiles, "prod", metav1.ConditionTrue))
-	hub.Put(t, namespaceReading(secrets, profiles, "prod", access("prod").Kubeconfig()))
+	hub.Put(t, namespaceReading(secrets, profiles, "prod", accessTo("prod").Kubeconfig()))
 	r := backendtest.Start(t, newBackend(t, inventory.Options{
 		Hub: hub.Config(), Namespaces: []string{profiles}, ConsumerNamespaces: []string{secrets}}))
 	r.WaitEngaged(t, profiles+"/prod")
@@ -60,7 +60,7 @@ func TestConsumerNamespaces(t *testing.T) {
 func TestSecretsThatAreNotForUs(t *testing.T) {
 	hub := startHub(t)
 	profiles, other := hub.Namespace(t, nil), hub.Namespace(t, nil)
-	config := access("prod").Kubeconfig()
+	config := accessTo("prod").Kubeconfig()
 	tests := map[string]func() *corev1.Secret{
 		"another consumer's": func() *corev1.Secret {
 			s := secretReading(profiles, "prod", config)
@@ -103,21 +103,21 @@ func TestOldestSecretCounts(t *testing.T) {
 	hub := startHub(t)
 	namespace := hub.Namespace(t, nil)
 	hub.Put(t, newProfile(namespace, "prod", metav1.ConditionTrue))
-	older := secretReading(namespace, "prod", access("older").Kubeconfig())
+	older := secretReading(namespace, "prod", accessTo("older").Kubeconfig())
 	older.Name = "z"
 	hub.Put(t, older)
 	hub.NextSecond(t, older)
-	younger := secretReading(namespace, "prod", access("younger").Kubeconfig())
+	younger := secretReading(namespace, "prod", accessTo("younger").Kubeconfig())
 	younger.Name = "a"
 	hub.Put(t, younger)
 	r := backendtest.Start(t, newBackend(t, inventory.Options{Hub: hub.Config(), Namespaces: []string{namespace}}))
 	r.WaitSynced(t)
-	if c := r.WaitEngaged(t, namespace+"/prod"); c.Connection.Endpoint.Server != access("older").Server {
+	if c := r.WaitEngaged(t, namespace+"/prod"); c.Connection.Endpoint.Server != accessTo("older").Server {
 		t.Errorf("engaged at %s, want the older Secret's server", c.Connection.Endpoint.Server)
 	}
 	hub.Delete(t, older)
 	r.Wait(t, "the younger Secret takes over", func(f backendtest.Fleet) bool {
 		c := f.Members[namespace+"/prod"].Engaged
-		return c != nil && c.Connection.Endpoint.Server == access("younger").Server
+		return c != nil && c.Connection.Endpoint.Server == accessTo("younger").Server
 	})
 }

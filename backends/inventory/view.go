@@ -30,13 +30,14 @@ func profileKind() hub.Kind {
 
 // profile is what matters of a ClusterProfile, in whatever version it was read. Times of heartbeats do not.
 type profile struct {
-	reference backends.ObjectReference
-	created   time.Time
-	info      backends.Info
-	hints     backends.Identity
-	healthy   metav1.ConditionStatus // empty if the condition is not there
-	unhealthy string                 // the condition's message
-	problem   string                 // why the object cannot be understood; empty if it can
+	reference  backends.ObjectReference
+	created    time.Time
+	info       backends.Info
+	hints      backends.Identity
+	healthy    metav1.ConditionStatus  // empty if the condition is not there
+	unhealthy  string                  // the condition's message
+	access     v1alpha1.ClusterProfile // name and access providers, nothing else
+	unreadable bool                    // the object does not have the form of its version
 }
 
 func viewProfile(u *unstructured.Unstructured) profile {
@@ -47,7 +48,8 @@ func viewProfile(u *unstructured.Unstructured) profile {
 	}
 	var p v1alpha1.ClusterProfile
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
-		view.problem = err.Error()
+		// The error is not passed on: it quotes what it stumbled over.
+		view.unreadable = true
 		return view
 	}
 	view.info.DisplayName = p.Spec.DisplayName
@@ -67,6 +69,9 @@ func viewProfile(u *unstructured.Unstructured) profile {
 	if view.hints.ClusterSet == "" {
 		view.hints.ClusterSet = p.Labels[v1alpha1.LabelClusterSetKey]
 	}
+	view.access.Namespace, view.access.Name = p.Namespace, p.Name
+	view.access.Status.AccessProviders = p.Status.AccessProviders
+	view.access.Status.CredentialProviders = p.Status.CredentialProviders
 	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ClusterConditionControlPlaneHealthy); c != nil {
 		view.healthy = c.Status
 		if c.Status != metav1.ConditionTrue {
