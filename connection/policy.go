@@ -238,8 +238,8 @@ func (p Policy) checkUser(u *rawUser, found []*PolicyError) []*PolicyError {
 }
 
 func (p Policy) allowsExec(command string) bool {
-	if command == "" {
-		return false
+	if command == "" || command == "." || command == ".." {
+		return false // no command
 	}
 	bare := !strings.ContainsRune(command, filepath.Separator)
 	return slices.ContainsFunc(p.ExecCommands, func(allowed string) bool {
