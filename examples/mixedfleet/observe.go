@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tributary-fleet/tributary/aggregate"
+)
+
+// settleLimit is how long "--once" waits for a fleet of somebody's own to come to rest.
+const settleLimit = 30 * time.Second
+
+// observe shows the fleet of the user's own hub. Nothing is written, neither to the hub nor to the clusters.
+func observe(ctx context.Context, o options, s *screen, stdout io.Writer) error {
+	hub, err := hubConfig(o.kubeconfig, o.context)
+	if err != nil {
+		return err
+	}
+	fleet, err := newFleet(hub, o.consumer, aggregate.Options{StopTimeout: 2 * time.Second}, configMaps{readOnly: true})
+	if err != nil {
+		return err
+	}
+	s.say("Read-only: the fleet of the hub at %s. ConfigMaps are counted, and nothing is changed.", hub.Host)
+	s.show(fleet.table)
+	return fleet.during(ctx, s, func(ctx context.Context) error {
+		if !o.once {
+			s.say("Ctrl-C ends.")
+			<-ctx.Done()
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, settleLimit)
+		defer cancel()
+		if _, err := until(ctx, "every cluster engaged or found wanting", func() (bool, error) { return fleet.settled(), nil }); err != nil {
+			s.say("%v", err)
+		}
+		if o.output == "json" {
+			return printJSON(stdout, report{Clusters: fleet.table().list(), Steps: []result{}})
+		}
+		s.refresh()
+		return nil
+	})
+}
+
+// hubConfig reads the user's kubeconfig.
+func hubConfig(path, contextName string) (*rest.Config, error) {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: path},
+		&clientcmd.ConfigOverrides{CurrentContext: contextName},
+	).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
+	}
+	return config, nil
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// screen shows narration and, below it, the table. On a terminal the table is redrawn in place; elsewhere it is
+// printed again when it means something new. Its methods may be called concurrently.
+type screen struct {
+	out    io.Writer
+	live   bool // out is a terminal
+	colour bool
+	table  func() table // set by show
+
+	mu      sync.Mutex
+	drawn   []byte // the table on the terminal; empty if there is none
+	printed string // the meaning of the table printed last
+	partial []byte // of a line that Write has the beginning of
+}
+
+// maxRows bounds the table on a terminal: what is higher than the terminal cannot be redrawn in place.
+const maxRows = 16
+
+func newScreen(out io.Writer) *screen {
+	live := isTerminal(out)
+	_, colourless := os.LookupEnv("NO_COLOR") // https://no-color.org
+	return &screen{out: out, live: live, colour: live && !colourless}
+}
+
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// say prints a line of narration.
+func (s *screen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.line(fmt.Sprintf(format, args...))
+}
+
+// Write prints whole lines as say does. It is for what others report: the build of control planes, and logs.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.partial = append(s.partial, p...)
+	for {
+		line, rest, complete := bytes.Cut(s.partial, []byte("\n"))
+		if !complete {
+			return len(p), nil
+		}
+		s.line(string(line))
+		s.partial = rest
+	}
+}
+
+func (s *screen) line(text string) {
+	below := s.drawn
+	s.erase()
+	fmt.Fprintln(s.out, text)
+	s.draw(below)
+}
+
+// show gives the screen its table.
+func (s *screen) show(t func() table) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table = t
+}
+
+// run keeps the table up to date until ctx ends.
+func (s *screen) run(ctx context.Context) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if s.live {
+				s.refresh()
+			}
+		}
+	}
+}
+
+// refresh shows the table as it is now. Where it is not redrawn in place, it is printed only if it means
+// something new.
+func (s *screen) refresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table == nil {
+		return
+	}
+	t := s.table()
+	var b bytes.Buffer
+	if s.live {
+		fmt.Fprintln(&b)
+		t.write(&b, time.Now(), style{colour: s.colour, maxRows: maxRows})
+		if !bytes.Equal(b.Bytes(), s.drawn) {
+			s.erase()
+			s.draw(b.Bytes())
+		}
+		return
+	}
+	if meaning := t.meaning(); meaning != s.printed {
+		s.printed = meaning
+		t.write(&b, time.Now(), style{})
+		_, _ = s.out.Write(b.Bytes())
+	}
+}
+
+// erase takes the table off the terminal. The caller holds mu.
+func (s *screen) erase() {
+	if n := bytes.Count(s.drawn, []byte("\n")); n > 0 {
+		fmt.Fprintf(s.out, "\r\x1b[%dA\x1b[J", n)
+	}
+	s.drawn = nil
+}
+
+// draw puts a table on the terminal. Lines that are too long for it are cut off, so that the number of lines
+// is known. The caller holds mu.
+func (s *screen) draw(t []byte) {
+	if len(t) == 0 {
+		return
+	}
+	const noWrap, wrap = "\x1b[?7l", "\x1b[?7h"
+	fmt.Fprint(s.out, noWrap+strings.TrimSuffix(string(t), "\n")+wrap+"\n")
+	s.drawn = t
+}

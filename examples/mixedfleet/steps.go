@@ -1,0 +1,377 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tributary-fleet/tributary/aggregate"
+	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
+)
+
+// Public names: the backend's name, then how the inventory calls the cluster.
+func profileName(name string) multicluster.ClusterName {
+	return aggregate.FormatName(inventoryBackend, "", profileNamespace+"/"+name)
+}
+func clusterName(name string) multicluster.ClusterName {
+	return aggregate.FormatName(capiBackend, "", clusterNamespace+"/"+name)
+}
+func kubeconfigName(name string) multicluster.ClusterName {
+	return aggregate.FormatName(kubeconfigBackend, "", secretNamespace+"/"+name)
+}
+
+// steps are the tour.
+func (t *tour) steps() []step {
+	return []step{
+		{"engage", "Four entries in three inventories: one controller works in all of them.", t.engage},
+		{"bad-input", "Three entries that are no good: listed with a reason, and nobody else notices.", t.badInput},
+		{"add-inventory", "A cluster joins through the Cluster Inventory API: a ClusterProfile, and a Secret for us.",
+			t.add(profileName(nairobi), t.stage.addProfile)},
+		{"add-capi", "A cluster joins through Cluster API: a Cluster, and its kubeconfig Secret.",
+			t.add(clusterName(nairobi), t.stage.addCluster)},
+		{"add-kubeconfig", "A cluster joins as a kubeconfig in a labelled Secret.",
+			t.add(kubeconfigName(nairobi), t.stage.addKubeconfig)},
+		{"react", "A ConfigMap is created in every member: the controller reacts within a second.", t.react},
+		{"rotate", "The token in " + string(profileName(berlin)) + " is rotated, the old one revoked.", t.rotate},
+		{"silence", osaka + " accepts connections and never answers: the others go on.", t.silence},
+		{"return", osaka + " answers again.", t.comeBack},
+		{"remove", "The Cluster " + clusterNamespace + "/" + nairobi + " is deleted from the hub.", t.remove},
+	}
+}
+
+// tokens are the credentials that were handed out.
+type tokens map[multicluster.ClusterName]*controlplane.Token
+
+// issue returns a kubeconfig with a new token for a member.
+func (t *tour) issue(ctx context.Context, name multicluster.ClusterName) ([]byte, error) {
+	token, err := t.member(name).user.Issue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.tokens[name] = token
+	return token.Kubeconfig(), nil
+}
+
+// member returns the member that a public name stands for: here, they end with its name.
+func (t *tour) member(name multicluster.ClusterName) *member {
+	return t.stage.members[path.Base(string(name))]
+}
+
+// prepare fills the inventories. It is done before the tour, and before the controller runs.
+func (t *tour) prepare(ctx context.Context) error {
+	if err := t.stage.prepareHub(ctx); err != nil {
+		return err
+	}
+	for _, entry := range []struct {
+		name multicluster.ClusterName
+		list func(ctx context.Context, name string, kubeconfig []byte) error
+	}{
+		{profileName(berlin), t.stage.addProfile},
+		{clusterName(osaka), t.stage.addCluster},
+		{kubeconfigName(lima), t.stage.addKubeconfig},
+		{kubeconfigName(berlin), t.stage.addKubeconfig}, // the same cluster, listed once more
+	} {
+		kubeconfig, err := t.issue(ctx, entry.name)
+		if err != nil {
+			return err
+		}
+		if err := entry.list(ctx, path.Base(string(entry.name)), kubeconfig); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tour) engage(ctx context.Context) (string, error) {
+	names := []multicluster.ClusterName{profileName(berlin), clusterName(osaka), kubeconfigName(lima), kubeconfigName(berlin)}
+	for _, name := range names {
+		if err := t.worksIn(ctx, name); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d entries engaged, all ConfigMaps labelled; %s is listed twice, in two inventories", len(names), berlin), nil
+}
+
+// worksIn waits until a cluster is engaged and the controller has seen and labelled what was there already.
+func (t *tour) worksIn(ctx context.Context, name multicluster.ClusterName) error {
+	if err := t.reaches(ctx, name, backends.Engaged, backends.ReasonReady); err != nil {
+		return err
+	}
+	_, err := until(ctx, fmt.Sprintf("ConfigMaps of %s seen and labelled", name), func() (bool, error) {
+		for _, cm := range meals {
+			if !t.fleet.tally.has(name, types.NamespacedName{Namespace: workNamespace, Name: cm}) {
+				return false, nil
+			}
+			if ok, err := t.member(name).labelled(ctx, cm); !ok || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	return err
+}
+
+// reaches waits until a cluster is in a state, for a reason unless that is empty.
+func (t *tour) reaches(ctx context.Context, name multicluster.ClusterName, state backends.State, reason backends.Reason) error {
+	_, err := until(ctx, fmt.Sprintf("%s %s %s", name, state, reason), func() (bool, error) {
+		s := t.status(name)
+		return s.State == state && (reason == "" || s.Reason == reason), nil
+	})
+	if err != nil {
+		s := t.status(name)
+		return fmt.Errorf("%w; it is %s (%s): %s", err, s.State, s.Reason, s.Message)
+	}
+	return nil
+}
+
+// status returns a cluster's status; the zero one if it is not listed.
+func (t *tour) status(name multicluster.ClusterName) aggregate.ClusterStatus {
+	for _, c := range t.fleet.Clusters() {
+		if c.Name == name {
+			return c
+		}
+	}
+	return aggregate.ClusterStatus{}
+}
+
+func (t *tour) badInput(ctx context.Context) (string, error) {
+	if err := t.stage.addProfile(ctx, "no-access", nil); err != nil {
+		return "", err
+	}
+	if err := t.stage.addCluster(ctx, "no-secret", nil); err != nil {
+		return "", err
+	}
+	if err := t.stage.addKubeconfig(ctx, "unusable", []byte("this is no kubeconfig")); err != nil {
+		return "", err
+	}
+	var said []string
+	for _, name := range []multicluster.ClusterName{profileName("no-access"), clusterName("no-secret"), kubeconfigName("unusable")} {
+		_, err := until(ctx, string(name)+" listed with a reason", func() (bool, error) {
+			s := t.status(name)
+			return (s.State == backends.Pending || s.State == backends.Rejected) && s.Reason != "" && s.Message != "", nil
+		})
+		if err != nil {
+			return "", err
+		}
+		s := t.status(name)
+		said = append(said, fmt.Sprintf("%s is %s (%s): %s", name, s.State, s.Reason, s.Message))
+	}
+	if _, err := t.reactIn(ctx, t.engaged()); err != nil {
+		return "", fmt.Errorf("the others: %w", err)
+	}
+	return strings.Join(said, "\n      "), nil
+}
+
+// add returns a step that lists the fourth member in an inventory.
+func (t *tour) add(name multicluster.ClusterName, list func(ctx context.Context, name string, kubeconfig []byte) error) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		kubeconfig, err := t.issue(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if err := list(ctx, path.Base(string(name)), kubeconfig); err != nil {
+			return "", err
+		}
+		listed := time.Now()
+		if err := t.worksIn(ctx, name); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%s engaged and worked in %s after it was listed", name, since(listed)), nil
+	}
+}
+
+func since(t time.Time) time.Duration { return time.Since(t).Round(time.Millisecond) }
+
+// reactionLimit is how soon the controller has to react to a new object.
+const reactionLimit = time.Second
+
+func (t *tour) react(ctx context.Context) (string, error) {
+	names := t.engaged()
+	slowest, err := t.reactIn(ctx, names)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("seen under %d names and labelled, the slowest %s after its creation", len(names), slowest), nil
+}
+
+// engaged returns the names of all clusters that are engaged.
+func (t *tour) engaged() (names []multicluster.ClusterName) {
+	for _, c := range t.fleet.Clusters() {
+		if c.State == backends.Engaged {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// reactIn creates a ConfigMap in each member that the names stand for, and waits until the controller has seen it
+// under every name, and labelled it. It returns how long the slowest took, which is an error beyond the limit.
+func (t *tour) reactIn(ctx context.Context, names []multicluster.ClusterName) (time.Duration, error) {
+	t.current++
+	cm := fmt.Sprintf("snack-%d", t.current)
+	created := map[*member]time.Time{}
+	for _, name := range names {
+		m := t.member(name)
+		if created[m].IsZero() {
+			if err := m.create(ctx, cm); err != nil {
+				return 0, err
+			}
+			created[m] = time.Now()
+		}
+	}
+	took := make([]time.Duration, len(names))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, name := range names {
+		group.Go(func() error {
+			m := t.member(name)
+			_, err := until(ctx, fmt.Sprintf("new ConfigMap of %s seen and labelled", name), func() (bool, error) {
+				if !t.fleet.tally.has(name, types.NamespacedName{Namespace: workNamespace, Name: cm}) {
+					return false, nil
+				}
+				return m.labelled(ctx, cm)
+			})
+			took[i] = since(created[m])
+			if err == nil && took[i] > reactionLimit {
+				err = fmt.Errorf("the reaction in %s took %s", name, took[i])
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	var slowest time.Duration
+	for _, d := range took {
+		slowest = max(slowest, d)
+	}
+	return slowest, nil
+}
+
+func (t *tour) rotate(ctx context.Context) (string, error) {
+	name := profileName(berlin)
+	running, err := t.fleet.Get(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	engagedBefore, _ := t.fleet.attendance.of(name)
+	old := t.tokens[name]
+	kubeconfig, err := t.issue(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if err := t.stage.replaceKubeconfig(ctx, profileSecret(berlin), kubeconfig); err != nil {
+		return "", err
+	}
+	if err := old.Revoke(ctx); err != nil {
+		return "", err
+	}
+	t.screen.say("  waiting until the API server refuses the old token: it remembers tokens for up to 10 s ...")
+	holder, err := clientFor(old.Config())
+	if err != nil {
+		return "", err
+	}
+	refusedAfter, err := until(ctx, "old token refused", func() (bool, error) {
+		var cms corev1.ConfigMapList
+		err := holder.List(ctx, &cms, client.InNamespace(workNamespace), client.Limit(1))
+		return apierrors.IsUnauthorized(err), nil
+	})
+	if err != nil {
+		return "", err
+	}
+	reaction, err := t.reactIn(ctx, []multicluster.ClusterName{name})
+	if err != nil {
+		return "", err
+	}
+	if err := t.reaches(ctx, name, backends.Engaged, backends.ReasonReady); err != nil {
+		return "", err
+	}
+	now, err := t.fleet.Get(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if engagedNow, _ := t.fleet.attendance.of(name); now != running || engagedNow != engagedBefore {
+		return "", fmt.Errorf("%s was engaged anew: %d times before, %d now", name, engagedBefore, engagedNow)
+	}
+	return fmt.Sprintf("the old token is refused (after %s), the controller reacts (in %s), and nothing was engaged anew",
+		refusedAfter.Round(time.Millisecond), reaction), nil
+}
+
+func (t *tour) silence(ctx context.Context) (string, error) {
+	name := clusterName(osaka)
+	if err := t.member(name).plane.Pause(); err != nil {
+		return "", err
+	}
+	silent := time.Now()
+	var others []multicluster.ClusterName
+	for _, n := range t.engaged() {
+		if n != name {
+			others = append(others, n)
+		}
+	}
+	slowest, err := t.reactIn(ctx, others)
+	if err != nil {
+		return "", fmt.Errorf("the others: %w", err)
+	}
+	if err := t.reaches(ctx, name, backends.Disconnected, ""); err != nil {
+		return "", err
+	}
+	lost := since(silent)
+	if _, err := t.fleet.Get(ctx, name); !errors.Is(err, backends.ErrNotEngaged) {
+		return "", fmt.Errorf("get %s: want an error that says not engaged, got: %w", name, err)
+	}
+	again, err := t.reactIn(ctx, others)
+	if err != nil {
+		return "", fmt.Errorf("the others: %w", err)
+	}
+	return fmt.Sprintf("disconnected after %s; meanwhile the other %d entries reacted, the slowest in %s", lost, len(others), max(slowest, again)), nil
+}
+
+func (t *tour) comeBack(ctx context.Context) (string, error) {
+	name := clusterName(osaka)
+	if err := t.member(name).plane.Resume(); err != nil {
+		return "", err
+	}
+	back := time.Now()
+	if err := t.worksIn(ctx, name); err != nil {
+		return "", err
+	}
+	engaged := since(back)
+	reaction, err := t.reactIn(ctx, []multicluster.ClusterName{name})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("engaged again %s later; a new ConfigMap is labelled in %s", engaged, reaction), nil
+}
+
+func (t *tour) remove(ctx context.Context) (string, error) {
+	t.before = t.fleet.table().list()
+	name := clusterName(nairobi)
+	if err := t.stage.removeCluster(ctx, nairobi); err != nil {
+		return "", err
+	}
+	removed := time.Now()
+	_, err := until(ctx, string(name)+" gone", func() (bool, error) {
+		_, err := t.fleet.Get(ctx, name)
+		_, engaged := t.fleet.attendance.of(name)
+		return errors.Is(err, multicluster.ErrClusterNotFound) && !engaged && t.status(name).Name == "", nil
+	})
+	if err != nil {
+		return "", err
+	}
+	gone := since(removed)
+	if _, err := t.reactIn(ctx, t.engaged()); err != nil {
+		return "", fmt.Errorf("the others: %w", err)
+	}
+	return fmt.Sprintf("disengaged and forgotten %s later; %s goes on under its two other names", gone, nairobi), nil
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tributary-fleet/tributary/aggregate"
+	"github.com/tributary-fleet/tributary/backends"
+)
+
+// table is what people see of the fleet at one moment.
+type table struct {
+	rows []row
+	// unwell are the backends that cannot be read (fully), in words.
+	unwell []string
+}
+
+// row is one cluster.
+type row struct {
+	name, backend  string
+	state          backends.State
+	reason         backends.Reason
+	version        string
+	objects        int
+	objectAt       time.Time // when the controller last heard of an object; zero if it never did
+	stateChangedAt time.Time
+}
+
+// table returns the fleet as it is now.
+func (f *fleet) table() table {
+	var t table
+	for _, c := range f.Clusters() {
+		objects, at := f.tally.count(c.Name)
+		t.rows = append(t.rows, rowOf(c, objects, at))
+	}
+	for _, b := range f.Backends() {
+		if b.Health.Reason != "" && b.Health.Reason != backends.ReasonStarting {
+			t.unwell = append(t.unwell, fmt.Sprintf("backend %s: %s: %s", b.Name, b.Health.Reason, b.Health.Message))
+		}
+	}
+	return t
+}
+
+func rowOf(c aggregate.ClusterStatus, objects int, at time.Time) row {
+	return row{
+		name: c.Name.String(), backend: c.Backend, state: c.State, reason: c.Reason, version: c.Version,
+		objects: objects, objectAt: at, stateChangedAt: c.Since,
+	}
+}
+
+// meaning is what a reader wants to be told again when it changes: everything but counts and ages.
+func (t table) meaning() string {
+	var b strings.Builder
+	for _, r := range t.rows {
+		fmt.Fprintln(&b, r.name, r.backend, r.state, r.reason, r.version)
+	}
+	for _, u := range t.unwell {
+		fmt.Fprintln(&b, u)
+	}
+	return b.String()
+}
+
+// style says how a table is written.
+type style struct {
+	colour bool
+	// maxRows is how many rows are written at most; 0: all. Clusters that are not Engaged come first then.
+	maxRows int
+}
+
+// write writes the table as it looks at a moment.
+func (t table) write(w io.Writer, now time.Time, s style) {
+	rows, more := t.shown(s.maxRows)
+	lines := [][]string{{"NAME", "BACKEND", "STATE", "VERSION", "OBJECTS", "LAST EVENT"}}
+	for _, r := range rows {
+		lines = append(lines, r.cells(now))
+	}
+	widths := make([]int, len(lines[0]))
+	for _, cells := range lines {
+		for i, cell := range cells {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for n, cells := range lines {
+		var b strings.Builder
+		for i, cell := range cells {
+			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
+			switch {
+			case s.colour && n == 0:
+				cell = bold + cell + plain
+			case s.colour && i == 2:
+				cell = colourOf(rows[n-1].state) + cell + plain
+			}
+			b.WriteString(cell + padding)
+		}
+		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+	if more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
+	}
+	for _, u := range t.unwell {
+		if s.colour {
+			u = red + u + plain
+		}
+		fmt.Fprintln(w, u)
+	}
+}
+
+// shown returns the rows to show, in the order of their names, and how many are left out.
+func (t table) shown(limit int) (rows []row, more int) {
+	if limit == 0 || len(t.rows) <= limit {
+		return t.rows, 0
+	}
+	rows = slices.Clone(t.rows)
+	slices.SortStableFunc(rows, func(a, b row) int { return rank(a) - rank(b) })
+	rows = rows[:limit]
+	slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.name, b.name) })
+	return rows, len(t.rows) - limit
+}
+
+func rank(r row) int {
+	if r.state == backends.Engaged {
+		return 1
+	}
+	return 0
+}
+
+func (r row) cells(now time.Time) []string {
+	version, objects := r.version, "-"
+	if version == "" {
+		version = "-"
+	}
+	if !r.objectAt.IsZero() {
+		objects = strconv.Itoa(r.objects)
+	}
+	event := "state " + age(now.Sub(r.stateChangedAt))
+	if r.objectAt.After(r.stateChangedAt) {
+		event = "object " + age(now.Sub(r.objectAt))
+	}
+	return []string{r.name, r.backend, fmt.Sprintf("%s (%s)", r.state, r.reason), version, objects, event}
+}
+
+// age says for people how long ago something was.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "just now"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	default:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
+	}
+}
+
+// ANSI sequences.
+const (
+	plain  = "\x1b[0m"
+	bold   = "\x1b[1m"
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+)
+
+func colourOf(s backends.State) string {
+	switch s {
+	case backends.Engaged:
+		return green
+	case backends.Disconnected, backends.Rejected:
+		return red
+	default:
+		return yellow
+	}
+}
