@@ -124,6 +124,18 @@ func expectReset(t testing.TB, c net.Conn) {
 	}
 }
 
+// expectResetDial connects to a proxy that resets, which shows while connecting or afterwards.
+func expectResetDial(t testing.TB, p *Proxy) {
+	t.Helper()
+	c, err := net.Dial("tcp", p.Addr())
+	if err == nil {
+		defer c.Close() //nolint:errcheck // reset by now
+		expectReset(t, c)
+	} else if !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("dial: %v, want a reset", err)
+	}
+}
+
 func TestPass(t *testing.T) {
 	p := start(t, echo(t, ""), Options{})
 	c := dial(t, p)
@@ -196,12 +208,7 @@ func TestReset(t *testing.T) {
 	expect(t, old, "hello")
 	setMode(t, p, Reset)
 	expectReset(t, old)
-	if fresh, err := net.Dial("tcp", p.Addr()); err == nil {
-		expectReset(t, fresh)
-		_ = fresh.Close()
-	} else if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("dial: %v, want a reset", err)
-	}
+	expectResetDial(t, p)
 	setMode(t, p, Pass)
 	c := dial(t, p)
 	expect(t, c, "hello")
@@ -223,7 +230,7 @@ func TestSetTarget(t *testing.T) {
 func TestUnreachableTarget(t *testing.T) {
 	nobody := start(t, "127.0.0.1:1", Options{Mode: Refuse})
 	p := start(t, nobody.Addr(), Options{})
-	expectReset(t, dial(t, p))
+	expectResetDial(t, p)
 }
 
 // A round trip takes twice the delay, the first one twice as long for the connect, and many at once take no longer.
