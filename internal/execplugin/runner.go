@@ -2,33 +2,175 @@ package execplugin
 
 import (
 	"context"
-	"errors"
+	"sync"
+	"time"
 
 	"github.com/tributary-fleet/tributary/connection"
 )
 
-// Options are how plugins are run.
-type Options struct{}
-
-// Runner runs plugins.
-type Runner struct{}
-
-// NewRunner returns a runner.
-func NewRunner(Options) *Runner { return &Runner{} }
-
-// Source is one plugin's credential.
-type Source struct{}
-
-// Source returns the source of a plugin's credential for an endpoint.
-func (r *Runner) Source(connection.Exec, connection.Endpoint) *Source { return &Source{} }
-
-// Credential returns the credential.
-func (s *Source) Credential(context.Context) (*Credential, error) { return nil, errors.ErrUnsupported }
-
-// Refresh returns a credential that is not stale.
-func (s *Source) Refresh(context.Context, *Credential) (*Credential, error) {
-	return nil, errors.ErrUnsupported
+// Options are how plugins are run. The zero value works.
+type Options struct {
+	// MaxConcurrent is how many plugins run at once; others wait for their turn. Plugins whose last run failed may
+	// have half of these at most, so that hanging ones cannot keep the others waiting. Default 8.
+	MaxConcurrent int
+	// Timeout bounds one run, after which the plugin and all its children are killed. Default 15s.
+	Timeout time.Duration
+	// MaxOutput bounds what a plugin may write to stdout, and to stderr, in bytes. One that writes more is killed. Default 1 MiB.
+	MaxOutput int
+	// Environment names the variables of this process that plugins get, if they are set. Everything else, such as the
+	// process's own cloud credentials, is kept from them. Default: [DefaultEnvironment].
+	Environment []string
 }
 
-// Close releases the source.
-func (s *Source) Close() {}
+func (o Options) withDefaults() Options {
+	if o.MaxConcurrent <= 0 {
+		o.MaxConcurrent = 8
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 15 * time.Second
+	}
+	if o.MaxOutput <= 0 {
+		o.MaxOutput = 1 << 20
+	}
+	if o.Environment == nil {
+		o.Environment = DefaultEnvironment()
+	}
+	return o
+}
+
+// Runner runs plugins and keeps the sources of their credentials. It is safe for concurrent use.
+type Runner struct {
+	opts     Options
+	slots    chan struct{} // one for each plugin that runs
+	suspects chan struct{} // one for each that runs although its last run failed
+
+	// execute runs a plugin once. Tests of what is around it replace it.
+	execute func(context.Context, connection.Exec, connection.Endpoint) (*Credential, error)
+
+	runs sync.WaitGroup // goroutines that run plugins for sources
+
+	mu      sync.Mutex // guards what follows; never held while a plugin runs
+	closed  bool
+	sources map[sourceKey]*shared
+}
+
+// sourceKey says which credential it is: equal keys mean that the plugin would be run in exactly the same way.
+type sourceKey struct{ exec, endpoint connection.Fingerprint }
+
+// NewRunner returns a runner. It starts nothing by itself.
+func NewRunner(o Options) *Runner {
+	o = o.withDefaults()
+	r := &Runner{
+		opts:     o,
+		slots:    make(chan struct{}, o.MaxConcurrent),
+		suspects: make(chan struct{}, max(o.MaxConcurrent/2, 1)),
+		sources:  make(map[sourceKey]*shared),
+	}
+	r.execute = r.runProcess
+	return r
+}
+
+// Run runs the plugin once and returns what it printed. It waits for its turn and for the plugin, which is killed with all its children
+// when ctx ends or the timeout is over. The error is an *[Error], or ctx's if it ended before the plugin's turn came.
+func (r *Runner) Run(ctx context.Context, exec connection.Exec, endpoint connection.Endpoint) (*Credential, error) {
+	return r.run(ctx, exec, endpoint, false)
+}
+
+func (r *Runner) run(ctx context.Context, exec connection.Exec, endpoint connection.Endpoint, suspect bool) (*Credential, error) {
+	if suspect {
+		if err := acquire(ctx, r.suspects); err != nil {
+			return nil, err
+		}
+		defer func() { <-r.suspects }()
+	}
+	if err := acquire(ctx, r.slots); err != nil {
+		return nil, err
+	}
+	defer func() { <-r.slots }()
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	return r.execute(ctx, exec, endpoint)
+}
+
+func acquire(ctx context.Context, slots chan struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Source returns the source of a plugin's credential. Sources of the same plugin, run in the same way, share the credential and
+// its runs. Each is to be closed; with the last one the credential is forgotten.
+func (r *Runner) Source(exec connection.Exec, endpoint connection.Endpoint) *Source {
+	if !exec.ProvideClusterInfo {
+		endpoint = connection.Endpoint{} // the plugin does not see it
+	}
+	key := sourceKey{
+		exec:     connection.Spec{Auth: connection.Auth{Exec: &exec}}.AuthFingerprint(),
+		endpoint: connection.Spec{Endpoint: endpoint}.EndpointFingerprint(),
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.sources[key]
+	if !ok {
+		s = &shared{runner: r, key: key, exec: exec, endpoint: endpoint}
+		s.ctx, s.cancel = context.WithCancel(context.Background())
+		if r.closed {
+			s.cancel()
+		} else {
+			r.sources[key] = s
+		}
+	}
+	s.users++
+	return &Source{shared: s}
+}
+
+// release forgets a shared source when its last user has gone.
+func (r *Runner) release(s *shared) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.users--; s.users > 0 {
+		return
+	}
+	s.cancel()
+	if r.sources[s.key] == s {
+		delete(r.sources, s.key)
+	}
+}
+
+// start runs f in a goroutine that Close waits for, unless the runner is closed.
+func (r *Runner) start(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.runs.Go(f)
+	return true
+}
+
+// Close kills the plugins that run for sources and waits until they are gone, or until ctx ends, when it returns ctx's error.
+// Sources answer [ErrClosed] from then on.
+func (r *Runner) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	for _, s := range r.sources {
+		s.cancel()
+	}
+	clear(r.sources)
+	r.mu.Unlock()
+
+	done := make(chan struct{})
+	go func() {
+		r.runs.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
