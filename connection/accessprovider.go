@@ -2,6 +2,7 @@ package connection
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,7 +73,7 @@ func ParseAccessProvider(config *access.Config, profile *v1alpha1.ClusterProfile
 		return Result{}, err
 	}
 	r, err := parseAccess(provider, offered, policy)
-	if failure, ok := err.(*ParseError); ok {
+	if failure := new(ParseError); errors.As(err, &failure) {
 		err = &AccessError{Problem: AccessInvalid, Err: failure}
 	}
 	return r, err

@@ -79,7 +79,7 @@ func (a *address) String() string {
 	host := a.host
 	if a.port != "" {
 		host = net.JoinHostPort(a.host, a.port)
-	} else if a.ip.Is6() {
+	} else if strings.Contains(a.host, ":") { // an IPv6 address, perhaps one that stands for IPv4
 		host = "[" + a.host + "]"
 	}
 	return a.scheme + "://" + host + a.path
