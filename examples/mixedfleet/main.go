@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -27,9 +25,7 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	// A second signal ends the process at once; the control planes end with it all the same.
-	context.AfterFunc(ctx, stop)
+	ctx, stop := untilToldToEnd(context.Background())
 	err := command().ExecuteContext(ctx)
 	stop()
 	if err != nil {

@@ -30,7 +30,7 @@ func observe(ctx context.Context, o options, s *screen, stdout io.Writer) error 
 	return fleet.during(ctx, s, func(ctx context.Context) error {
 		if !o.once {
 			s.say("Ctrl-C ends.")
-			<-ctx.Done()
+			s.follow(ctx, time.Second)
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, settleLimit)
@@ -41,7 +41,7 @@ func observe(ctx context.Context, o options, s *screen, stdout io.Writer) error 
 		if o.output == "json" {
 			return printJSON(stdout, report{Clusters: fleet.table().list(), Steps: []result{}})
 		}
-		s.refresh()
+		s.conclude()
 		return nil
 	})
 }

@@ -13,27 +13,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tributary-fleet/tributary/aggregate"
 	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 )
 
 // demonstrate runs the demonstration: control planes, fleet and tour.
 func demonstrate(ctx context.Context, o options, s *screen, stdout io.Writer) (err error) {
 	began := time.Now()
-	s.say("Starting a hub and four member clusters, each a real kube-apiserver with its etcd ...")
+	s.say("Starting a hub and three member clusters, each a real kube-apiserver with its etcd. A fourth member follows later.")
 	stage, err := startStage(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stage.stop()) }()
-	s.say("All five are up after %s.", since(began))
 
 	fleet, err := newFleet(stage.hub.Config(), defaultConsumer, demoOptions(), configMaps{})
 	if err != nil {
 		return err
 	}
-	tour := &tour{stage: stage, fleet: fleet, screen: s, tokens: tokens{}}
+	tour := &tour{stage: stage, fleet: fleet, screen: s, tokens: map[multicluster.ClusterName]*controlplane.Token{}}
 	if !o.once {
 		tour.pause = 1500 * time.Millisecond
 	}
@@ -48,21 +49,41 @@ func demonstrate(ctx context.Context, o options, s *screen, stdout io.Writer) (e
 			return context.Cause(ctx)
 		}
 		s.say("")
+		s.conclude()
 		if err == nil {
-			s.say("All %d steps did what they say, %s after the start.", len(report.Steps), since(began).Round(100*time.Millisecond))
+			s.say("All %d steps did what they say, %s after the start.", len(report.Steps), since(began))
 		} else {
 			s.say("%v", err)
 		}
-		if o.output == "json" {
+		switch {
+		case o.output == "json":
 			return errors.Join(err, printJSON(stdout, report))
-		}
-		if o.once {
+		case o.once:
 			return err
 		}
-		s.say("The fleet stays up until Ctrl-C. Everything of it lives in temporary folders and goes away then.")
-		<-ctx.Done()
+		if err := invite(s, stage); err != nil {
+			return err
+		}
+		s.follow(ctx, time.Second)
 		return nil
 	})
+}
+
+// invite tells people what they can do while the fleet is up.
+func invite(s *screen, stage *stage) error {
+	hub, err := kubeconfigFile(stage.hub)
+	if err != nil {
+		return err
+	}
+	member, err := kubeconfigFile(stage.members[lima].plane)
+	if err != nil {
+		return err
+	}
+	s.say("")
+	s.say("The fleet stays up until Ctrl-C. With kubectl, you can change it meanwhile, for instance:")
+	s.say("  kubectl --kubeconfig %s get clusterprofiles,clusters,secrets -A", hub)
+	s.say("  kubectl --kubeconfig %s create configmap -n %s supper", member, workNamespace)
+	return nil
 }
 
 // demoOptions are quicker than the defaults, so that a lost cluster is noticed within seconds, while somebody watches.

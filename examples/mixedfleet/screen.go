@@ -21,7 +21,7 @@ type screen struct {
 
 	mu      sync.Mutex
 	drawn   []byte // the table on the terminal; empty if there is none
-	printed string // the meaning of the table printed last
+	printed table  // the table as it was when it was last printed
 	partial []byte // of a line that Write has the beginning of
 }
 
@@ -79,23 +79,28 @@ func (s *screen) show(t func() table) {
 	s.table = t
 }
 
-// run keeps the table up to date until ctx ends.
+// run keeps the table on a terminal up to date until ctx ends.
 func (s *screen) run(ctx context.Context) {
-	tick := time.NewTicker(200 * time.Millisecond)
+	if s.live {
+		s.follow(ctx, 200*time.Millisecond)
+	}
+}
+
+// follow refreshes the table at an interval until ctx ends.
+func (s *screen) follow(ctx context.Context, interval time.Duration) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if s.live {
-				s.refresh()
-			}
+			s.refresh()
 		}
 	}
 }
 
-// refresh shows the table as it is now. Where it is not redrawn in place, it is printed only if it means
+// refresh shows the table as it is now. Where it is not redrawn in place, only rows are printed that say
 // something new.
 func (s *screen) refresh() {
 	s.mu.Lock()
@@ -114,11 +119,20 @@ func (s *screen) refresh() {
 		}
 		return
 	}
-	if meaning := t.meaning(); meaning != s.printed {
-		s.printed = meaning
-		t.write(&b, time.Now(), style{})
+	news := t.since(s.printed)
+	s.printed = t
+	if len(news.rows) > 0 || len(news.notes) > 0 {
+		news.write(&b, time.Now(), style{})
 		_, _ = s.out.Write(b.Bytes())
 	}
+}
+
+// conclude shows the whole table for the last time.
+func (s *screen) conclude() {
+	s.mu.Lock()
+	s.printed = table{}
+	s.mu.Unlock()
+	s.refresh()
 }
 
 // erase takes the table off the terminal. The caller holds mu.

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,7 +25,7 @@ import (
 	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 )
 
-// The members. Three are in the fleet from the start, the fourth joins it during the tour.
+// The members. Three are in the fleet from the start; the fourth is started meanwhile, and joins during the tour.
 const (
 	berlin  = "berlin"
 	osaka   = "osaka"
@@ -39,6 +42,11 @@ type stage struct {
 	hub     *controlplane.ControlPlane
 	client  client.Client // of the hub
 	members map[string]*member
+
+	// cancel ends what is still being started, and late is closed when the fourth member has started or failed.
+	cancel  context.CancelFunc
+	late    chan struct{}
+	lateErr error // valid once late is closed
 }
 
 // member is one member cluster.
@@ -58,32 +66,58 @@ func controllerRules() []rbacv1.PolicyRule {
 	}
 }
 
-// startStage starts the hub and the members at once, and fills the members with something to work on.
-// What was started when it fails is stopped again.
+// startStage starts the hub and three members at once, and fills the members with something to work on. The fourth
+// member follows by itself; see [stage.awaitLate]. What was started when it fails is stopped again.
 func startStage(ctx context.Context, progress io.Writer) (*stage, error) {
-	s := &stage{members: map[string]*member{}}
-	// The first build, if there is one, is awaited here and not in five goroutines.
+	began := time.Now()
+	// The first build, if there is one, is awaited here and not in each start.
 	if _, err := controlplane.Find(ctx, progress); err != nil {
 		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &stage{members: map[string]*member{}, cancel: cancel, late: make(chan struct{})}
+	for _, name := range []string{berlin, osaka, lima, nairobi} {
+		s.members[name] = &member{name: name}
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		crds := []controlplane.CRDs{controlplane.ClusterAPI, controlplane.ClusterInventory}
 		s.hub, err = controlplane.Start(groupCtx, controlplane.Options{Name: "hub", CRDs: crds, Progress: progress})
-		if err == nil {
-			s.client, err = clientFor(s.hub.Config())
+		if err != nil {
+			return err
 		}
+		fmt.Fprintf(progress, "  hub is up after %s\n", since(began))
+		s.client, err = clientFor(s.hub.Config())
 		return err
 	})
-	for _, name := range []string{berlin, osaka, lima, nairobi} {
-		m := &member{name: name}
-		s.members[name] = m
-		group.Go(func() error { return m.start(groupCtx, progress) })
+	for _, name := range []string{berlin, osaka, lima} {
+		group.Go(func() error {
+			if err := s.members[name].start(groupCtx, progress); err != nil {
+				return err
+			}
+			fmt.Fprintf(progress, "  %s is up after %s\n", name, since(began))
+			return nil
+		})
 	}
 	if err := group.Wait(); err != nil {
+		close(s.late)
 		return nil, errors.Join(err, s.stop())
 	}
+	go func() {
+		defer close(s.late)
+		s.lateErr = s.members[nairobi].start(ctx, progress)
+	}()
 	return s, nil
+}
+
+// awaitLate waits until the fourth member has started.
+func (s *stage) awaitLate(ctx context.Context) error {
+	select {
+	case <-s.late:
+		return s.lateErr
+	case <-ctx.Done():
+		return fmt.Errorf("wait for start of %s: %w", nairobi, context.Cause(ctx))
+	}
 }
 
 func (m *member) start(ctx context.Context, progress io.Writer) (err error) {
@@ -125,13 +159,24 @@ func (m *member) labelled(ctx context.Context, name string) (bool, error) {
 	return cm.Labels[seenLabel] != "", nil
 }
 
-// stop stops everything. It does not wait for anybody to finish anything.
+// stop stops everything, at once.
 func (s *stage) stop() error {
+	s.cancel()
+	<-s.late
 	planes := []*controlplane.ControlPlane{s.hub}
 	for _, m := range s.members {
 		planes = append(planes, m.plane)
 	}
 	return controlplane.StopAll(planes...)
+}
+
+// kubeconfigFile writes an administrator's kubeconfig to a file that goes away with the control plane, and returns its path.
+func kubeconfigFile(plane *controlplane.ControlPlane) (string, error) {
+	path := filepath.Join(plane.Dir(), "kubeconfig")
+	if err := os.WriteFile(path, plane.Kubeconfig(), 0o600); err != nil {
+		return "", fmt.Errorf("write kubeconfig of %s: %w", plane.Name(), err)
+	}
+	return path, nil
 }
 
 // clientFor returns a client without a cache, for all kinds that the demonstration writes.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,6 @@ import (
 
 	"github.com/tributary-fleet/tributary/aggregate"
 	"github.com/tributary-fleet/tributary/backends"
-	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 )
 
 // Public names: the backend's name, then how the inventory calls the cluster.
@@ -36,22 +36,19 @@ func (t *tour) steps() []step {
 	return []step{
 		{"engage", "Four entries in three inventories: one controller works in all of them.", t.engage},
 		{"bad-input", "Three entries that are no good: listed with a reason, and nobody else notices.", t.badInput},
+		{"react", "A ConfigMap is created in each member: the controller reacts within a second.", t.react},
+		{"rotate", "The token in " + string(profileName(berlin)) + " is rotated, the old one revoked.", t.rotate},
 		{"add-inventory", "A cluster joins through the Cluster Inventory API: a ClusterProfile, and a Secret for us.",
 			t.add(profileName(nairobi), t.stage.addProfile)},
 		{"add-capi", "A cluster joins through Cluster API: a Cluster, and its kubeconfig Secret.",
 			t.add(clusterName(nairobi), t.stage.addCluster)},
 		{"add-kubeconfig", "A cluster joins as a kubeconfig in a labelled Secret.",
 			t.add(kubeconfigName(nairobi), t.stage.addKubeconfig)},
-		{"react", "A ConfigMap is created in every member: the controller reacts within a second.", t.react},
-		{"rotate", "The token in " + string(profileName(berlin)) + " is rotated, the old one revoked.", t.rotate},
 		{"silence", osaka + " accepts connections and never answers: the others go on.", t.silence},
 		{"return", osaka + " answers again.", t.comeBack},
 		{"remove", "The Cluster " + clusterNamespace + "/" + nairobi + " is deleted from the hub.", t.remove},
 	}
 }
-
-// tokens are the credentials that were handed out.
-type tokens map[multicluster.ClusterName]*controlplane.Token
 
 // issue returns a kubeconfig with a new token for a member.
 func (t *tour) issue(ctx context.Context, name multicluster.ClusterName) ([]byte, error) {
@@ -103,10 +100,14 @@ func (t *tour) engage(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d entries engaged, all ConfigMaps labelled; %s is listed twice, in two inventories", len(names), berlin), nil
 }
 
-// worksIn waits until a cluster is engaged and the controller has seen and labelled what was there already.
+// worksIn waits until a cluster is engaged and the controller has seen and labelled what was there already. From then
+// on the tour expects it to work.
 func (t *tour) worksIn(ctx context.Context, name multicluster.ClusterName) error {
 	if err := t.reaches(ctx, name, backends.Engaged, backends.ReasonReady); err != nil {
 		return err
+	}
+	if !slices.Contains(t.working, name) {
+		t.working = append(t.working, name)
 	}
 	_, err := until(ctx, fmt.Sprintf("ConfigMaps of %s seen and labelled", name), func() (bool, error) {
 		for _, cm := range meals {
@@ -167,7 +168,7 @@ func (t *tour) badInput(ctx context.Context) (string, error) {
 		s := t.status(name)
 		said = append(said, fmt.Sprintf("%s is %s (%s): %s", name, s.State, s.Reason, s.Message))
 	}
-	if _, err := t.reactIn(ctx, t.engaged()); err != nil {
+	if _, err := t.reactIn(ctx, t.working); err != nil {
 		return "", fmt.Errorf("the others: %w", err)
 	}
 	return strings.Join(said, "\n      "), nil
@@ -176,6 +177,9 @@ func (t *tour) badInput(ctx context.Context) (string, error) {
 // add returns a step that lists the fourth member in an inventory.
 func (t *tour) add(name multicluster.ClusterName, list func(ctx context.Context, name string, kubeconfig []byte) error) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
+		if err := t.stage.awaitLate(ctx); err != nil {
+			return "", err
+		}
 		kubeconfig, err := t.issue(ctx, name)
 		if err != nil {
 			return "", err
@@ -197,29 +201,23 @@ func since(t time.Time) time.Duration { return time.Since(t).Round(time.Millisec
 const reactionLimit = time.Second
 
 func (t *tour) react(ctx context.Context) (string, error) {
-	names := t.engaged()
-	slowest, err := t.reactIn(ctx, names)
+	slowest, err := t.reactIn(ctx, t.working)
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("seen under %d names and labelled, the slowest %s after its creation", len(names), slowest), nil
+	return fmt.Sprintf("seen under %d names and labelled, the slowest %s after its creation", len(t.working), slowest), nil
 }
 
-// engaged returns the names of all clusters that are engaged.
-func (t *tour) engaged() (names []multicluster.ClusterName) {
-	for _, c := range t.fleet.Clusters() {
-		if c.State == backends.Engaged {
-			names = append(names, c.Name)
-		}
-	}
-	return names
+// others returns the names of all clusters that are to work but the given one.
+func (t *tour) others(name multicluster.ClusterName) []multicluster.ClusterName {
+	return slices.DeleteFunc(slices.Clone(t.working), func(n multicluster.ClusterName) bool { return n == name })
 }
 
 // reactIn creates a ConfigMap in each member that the names stand for, and waits until the controller has seen it
 // under every name, and labelled it. It returns how long the slowest took, which is an error beyond the limit.
 func (t *tour) reactIn(ctx context.Context, names []multicluster.ClusterName) (time.Duration, error) {
-	t.current++
-	cm := fmt.Sprintf("snack-%d", t.current)
+	t.snacks++
+	cm := fmt.Sprintf("snack-%d", t.snacks)
 	created := map[*member]time.Time{}
 	for _, name := range names {
 		m := t.member(name)
@@ -313,12 +311,7 @@ func (t *tour) silence(ctx context.Context) (string, error) {
 		return "", err
 	}
 	silent := time.Now()
-	var others []multicluster.ClusterName
-	for _, n := range t.engaged() {
-		if n != name {
-			others = append(others, n)
-		}
-	}
+	others := t.others(name)
 	slowest, err := t.reactIn(ctx, others)
 	if err != nil {
 		return "", fmt.Errorf("the others: %w", err)
@@ -357,10 +350,10 @@ func (t *tour) comeBack(ctx context.Context) (string, error) {
 func (t *tour) remove(ctx context.Context) (string, error) {
 	t.before = t.fleet.table().list()
 	name := clusterName(nairobi)
+	removed := time.Now()
 	if err := t.stage.removeCluster(ctx, nairobi); err != nil {
 		return "", err
 	}
-	removed := time.Now()
 	_, err := until(ctx, string(name)+" gone", func() (bool, error) {
 		_, err := t.fleet.Get(ctx, name)
 		_, engaged := t.fleet.attendance.of(name)
@@ -370,7 +363,8 @@ func (t *tour) remove(ctx context.Context) (string, error) {
 		return "", err
 	}
 	gone := since(removed)
-	if _, err := t.reactIn(ctx, t.engaged()); err != nil {
+	t.working = t.others(name)
+	if _, err := t.reactIn(ctx, t.working); err != nil {
 		return "", fmt.Errorf("the others: %w", err)
 	}
 	return fmt.Sprintf("disengaged and forgotten %s later; %s goes on under its two other names", gone, nairobi), nil

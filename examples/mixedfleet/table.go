@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +17,8 @@ import (
 // table is what people see of the fleet at one moment.
 type table struct {
 	rows []row
-	// unwell are the backends that cannot be read (fully), in words.
-	unwell []string
+	// notes stand below the rows: backends that cannot be read (fully), in words.
+	notes []string
 }
 
 // row is one cluster.
@@ -40,7 +41,7 @@ func (f *fleet) table() table {
 	}
 	for _, b := range f.Backends() {
 		if b.Health.Reason != "" && b.Health.Reason != backends.ReasonStarting {
-			t.unwell = append(t.unwell, fmt.Sprintf("backend %s: %s: %s", b.Name, b.Health.Reason, b.Health.Message))
+			t.notes = append(t.notes, fmt.Sprintf("backend %s: %s: %s", b.Name, b.Health.Reason, b.Health.Message))
 		}
 	}
 	return t
@@ -53,16 +54,28 @@ func rowOf(c aggregate.ClusterStatus, objects int, at time.Time) row {
 	}
 }
 
-// meaning is what a reader wants to be told again when it changes: everything but counts and ages.
-func (t table) meaning() string {
-	var b strings.Builder
+// since returns what is new since an earlier table, besides counts and ages.
+func (t table) since(earlier table) (news table) {
+	was := map[string]row{}
+	for _, r := range earlier.rows {
+		was[r.name] = r
+	}
 	for _, r := range t.rows {
-		fmt.Fprintln(&b, r.name, r.backend, r.state, r.reason, r.version)
+		old, known := was[r.name]
+		delete(was, r.name)
+		if !known || r.state != old.state || r.reason != old.reason || r.version != old.version {
+			news.rows = append(news.rows, r)
+		}
 	}
-	for _, u := range t.unwell {
-		fmt.Fprintln(&b, u)
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		news.notes = append(news.notes, name+" is gone")
 	}
-	return b.String()
+	for _, note := range t.notes {
+		if !slices.Contains(earlier.notes, note) {
+			news.notes = append(news.notes, note)
+		}
+	}
+	return news
 }
 
 // style says how a table is written.
@@ -75,11 +88,14 @@ type style struct {
 // write writes the table as it looks at a moment.
 func (t table) write(w io.Writer, now time.Time, s style) {
 	rows, more := t.shown(s.maxRows)
-	lines := [][]string{{"NAME", "BACKEND", "STATE", "VERSION", "OBJECTS", "LAST EVENT"}}
+	var lines [][]string
+	if len(rows) > 0 {
+		lines = append(lines, []string{"NAME", "BACKEND", "STATE", "VERSION", "OBJECTS", "LAST EVENT"})
+	}
 	for _, r := range rows {
 		lines = append(lines, r.cells(now))
 	}
-	widths := make([]int, len(lines[0]))
+	var widths [6]int
 	for _, cells := range lines {
 		for i, cell := range cells {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
@@ -102,7 +118,7 @@ func (t table) write(w io.Writer, now time.Time, s style) {
 	if more > 0 {
 		fmt.Fprintf(w, "and %d more\n", more)
 	}
-	for _, u := range t.unwell {
+	for _, u := range t.notes {
 		if s.colour {
 			u = red + u + plain
 		}

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 )
 
 // step is a part of the tour. Its run does something to the fleet and returns when the fleet has answered as it
@@ -60,10 +64,12 @@ type tour struct {
 
 	// before is the fleet as it stood before anything was removed.
 	before []listed
-	// current is the number of a ConfigMap that no member has yet.
-	current int
-	// tokens are the members' present credentials, by the Secret's kind; see steps.go.
-	tokens tokens
+	// working are the clusters that are expected to work.
+	working []multicluster.ClusterName
+	// tokens are the credentials that were handed out.
+	tokens map[multicluster.ClusterName]*controlplane.Token
+	// snacks counts the ConfigMaps that were created.
+	snacks int
 }
 
 // run takes all steps, also after one has failed, and reports on each. It ends early with ctx.
