@@ -19,8 +19,14 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// requestTimeout bounds every request to a hub; of a watch, it bounds the wait for the response's header.
-const requestTimeout = 30 * time.Second
+const (
+	// requestTimeout bounds every request to a hub; of a watch, it bounds the wait for the response's header.
+	requestTimeout = 30 * time.Second
+	// missingInterval is how often a hub is asked whether it serves a missing kind by now.
+	missingInterval = 2 * time.Second
+	// versionInterval is how often a hub is asked whether it serves a more preferred version by now.
+	versionInterval = 30 * time.Second
+)
 
 // Kind is a kind of objects that a hub may serve.
 type Kind struct {
@@ -45,7 +51,8 @@ type Client struct {
 	connections *connrotation.Dialer
 	dynamic     dynamic.Interface
 	discovery   rest.Interface
-	timeout     time.Duration
+
+	timeout, missingInterval, versionInterval time.Duration
 }
 
 // Connect returns a client for the hub at config, which is copied. It makes no request.
@@ -79,7 +86,8 @@ func Connect(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to hub: %w", err)
 	}
-	return &Client{connections: connections, dynamic: dyn, discovery: disc.RESTClient(), timeout: requestTimeout}, nil
+	return &Client{connections: connections, dynamic: dyn, discovery: disc.RESTClient(),
+		timeout: requestTimeout, missingInterval: missingInterval, versionInterval: versionInterval}, nil
 }
 
 // close ends all connections. The client can still be used. Closing idle ones would not do: a connection whose watch was

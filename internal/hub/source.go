@@ -15,13 +15,6 @@ import (
 	"github.com/tributary-fleet/tributary/backends"
 )
 
-const (
-	// missingInterval is how often a hub is asked whether it serves a missing kind by now.
-	missingInterval = 2 * time.Second
-	// versionInterval is how often a hub is asked whether it serves a more preferred version by now.
-	versionInterval = 30 * time.Second
-)
-
 // SourceOptions say what a Source watches.
 type SourceOptions[T any] struct {
 	// Kind is the kind of the objects.
@@ -156,7 +149,7 @@ func (s *Source[T]) run(ctx context.Context, client *Client, events events) {
 			events.wake()
 		}
 		// Also after a watch: a kind that discovery lists while requests for it fail must not become a busy loop.
-		sleep(ctx, missingInterval)
+		sleep(ctx, client.missingInterval)
 	}
 }
 
@@ -172,7 +165,7 @@ func (s *Source[T]) watchVersion(ctx context.Context, client *Client, version st
 	}
 	if len(s.opts.Kind.Versions) > 1 {
 		wg.Go(func() {
-			for sleep(ctx, versionInterval) {
+			for sleep(ctx, client.versionInterval) {
 				// An error says nothing about the version: the watches notice what it means for them.
 				if served, err := client.servedVersion(ctx, s.opts.Kind); err == nil && served != version {
 					cancel()

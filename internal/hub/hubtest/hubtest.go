@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,7 +37,7 @@ func New(t testing.TB, plane *controlplane.ControlPlane) *Hub {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -117,6 +118,23 @@ func (h *Hub) Label(t testing.TB, obj client.Object, labels map[string]string) {
 		}
 		obj.SetLabels(all)
 		return h.client.Update(ctx, obj)
+	})
+}
+
+// Serve makes the API server serve a version of a custom resource, or stop to. Objects stay as they are.
+func (h *Hub) Serve(t testing.TB, crd, version string, served bool) {
+	t.Helper()
+	h.do(t, "change served version", func(ctx context.Context) error {
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := h.client.Get(ctx, client.ObjectKey{Name: crd}, &definition); err != nil {
+			return err
+		}
+		for i := range definition.Spec.Versions {
+			if definition.Spec.Versions[i].Name == version {
+				definition.Spec.Versions[i].Served = served
+			}
+		}
+		return h.client.Update(ctx, &definition)
 	})
 }
 
