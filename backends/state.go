@@ -109,6 +109,8 @@ const (
 	ReasonCredentialRejected Reason = "CredentialRejected"
 	// ReasonConnectionRejected: a new endpoint does not work; the old one stays in force.
 	ReasonConnectionRejected Reason = "ConnectionRejected"
+	// ReasonWatchRefused: the cluster refuses to let a kind be watched; other kinds are not affected.
+	ReasonWatchRefused Reason = "WatchRefused"
 	// ReasonProbeFailed: health probes fail.
 	ReasonProbeFailed Reason = "ProbeFailed"
 	// ReasonEngageFailed: a controller refused the cluster, or failed while it was engaged.

@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // Errors of cached reads whose informer has not synced. They match errNotSynced.
@@ -35,8 +31,10 @@ type memberCache struct {
 	readTimeout time.Duration
 	scheme      *runtime.Scheme
 	life        context.Context // ends when the cluster is disengaged; set before the cluster is served
-	// kinds holds every GroupVersionKind that somebody has asked an informer of: what is being watched.
+	// kinds holds a *kindInformer for every kindKey that somebody has asked for, by an informer or a read.
 	kinds sync.Map
+	// asked says that the kinds are to be looked over. Capacity 1.
+	asked chan struct{}
 	// synced holds the readKeys whose informer was once seen synced, so that their reads take no detour.
 	synced sync.Map
 }
@@ -51,32 +49,70 @@ func keyOf(obj runtime.Object) readKey {
 	return readKey{reflect.TypeOf(obj), obj.GetObjectKind().GroupVersionKind()}
 }
 
-// GetInformer returns the informer of the object's kind.
+// GetInformer returns the informer of the object's kind. Under the mark, a kind that the cluster does not serve is
+// no error: its informer is pending.
 func (c *memberCache) GetInformer(ctx context.Context, obj client.Object, opts ...crcache.InformerGetOption) (crcache.Informer, error) {
-	c.noteKind(obj)
-	if marked(ctx) {
-		return c.Cache.GetInformer(ctx, obj, append(opts, crcache.BlockUntilSynced(false))...)
+	k, err := c.kindOf(obj)
+	if err != nil {
+		return nil, err
 	}
-	ctx, release := c.untilDisengaged(ctx)
-	defer release()
-	return c.Cache.GetInformer(ctx, obj, opts...)
+	return c.informer(ctx, k, opts)
 }
 
-// GetInformerForKind returns the informer of the kind.
+// GetInformerForKind is GetInformer for the typed objects of a kind.
 func (c *memberCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...crcache.InformerGetOption) (crcache.Informer, error) {
-	c.kinds.Store(gvk, true)
+	obj, err := c.scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	k, err := c.kindOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	return c.informer(ctx, k, opts)
+}
+
+func (c *memberCache) informer(ctx context.Context, k *kindInformer, opts []crcache.InformerGetOption) (crcache.Informer, error) {
 	if marked(ctx) {
-		return c.Cache.GetInformerForKind(ctx, gvk, append(opts, crcache.BlockUntilSynced(false))...)
+		opts = append(opts, crcache.BlockUntilSynced(false))
+		if err := k.activate(ctx, c, opts...); err != nil {
+			return nil, err
+		}
+		if k.pending() {
+			c.ask()
+		}
+		return k, nil
 	}
 	ctx, release := c.untilDisengaged(ctx)
 	defer release()
-	return c.Cache.GetInformerForKind(ctx, gvk, opts...)
+	if _, err := c.Cache.GetInformer(ctx, k.obj, opts...); err != nil {
+		return nil, err
+	}
+	return k, k.activate(ctx, c, crcache.BlockUntilSynced(false))
 }
 
-// RemoveInformer removes the informer of the object's kind.
+// IndexField adds an index. For a kind that the cluster does not serve, it is added when it does.
+func (c *memberCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	k, err := c.kindOf(obj)
+	if err != nil {
+		return err
+	}
+	defer c.ask()
+	return k.addIndex(ctx, c, index{indexKey{field: field}, obj, extract})
+}
+
+// RemoveInformer stops the informer of the object's kind.
 func (c *memberCache) RemoveInformer(ctx context.Context, obj client.Object) error {
 	defer c.synced.Clear()
 	return c.Cache.RemoveInformer(ctx, obj)
+}
+
+// ask has the kinds looked over soon.
+func (c *memberCache) ask() {
+	select {
+	case c.asked <- struct{}{}:
+	default:
+	}
 }
 
 // WaitForCacheSync waits until every informer has synced. Under the mark it returns true at once.
@@ -95,8 +131,7 @@ func (c *memberCache) Get(ctx context.Context, key client.ObjectKey, obj client.
 	if _, ok := c.synced.Load(k); ok {
 		return c.Cache.Get(ctx, key, obj, opts...)
 	}
-	c.noteKind(obj)
-	return c.firstRead(ctx, k, func(ctx context.Context) error { return c.Cache.Get(ctx, key, obj, opts...) })
+	return c.firstRead(ctx, obj, k, func(ctx context.Context) error { return c.Cache.Get(ctx, key, obj, opts...) })
 }
 
 // List reads objects.
@@ -105,12 +140,15 @@ func (c *memberCache) List(ctx context.Context, list client.ObjectList, opts ...
 	if _, ok := c.synced.Load(k); ok {
 		return c.Cache.List(ctx, list, opts...)
 	}
-	c.noteKind(list)
-	return c.firstRead(ctx, k, func(ctx context.Context) error { return c.Cache.List(ctx, list, opts...) })
+	return c.firstRead(ctx, list, k, func(ctx context.Context) error { return c.Cache.List(ctx, list, opts...) })
 }
 
 // firstRead is a read that may have to wait for its informer's first sync.
-func (c *memberCache) firstRead(ctx context.Context, k readKey, read func(context.Context) error) error {
+func (c *memberCache) firstRead(ctx context.Context, obj runtime.Object, key readKey, read func(context.Context) error) error {
+	kind, err := c.kindOf(obj)
+	if err != nil {
+		return err
+	}
 	bounded, release := c.untilDisengaged(ctx)
 	defer release()
 	timeout, cause := c.readTimeout, errReadTimeout
@@ -119,13 +157,14 @@ func (c *memberCache) firstRead(ctx context.Context, k readKey, read func(contex
 	}
 	bounded, cancel := context.WithTimeoutCause(bounded, timeout, cause)
 	defer cancel()
-	err := read(bounded)
+	err = read(bounded)
 	if err == nil || apierrors.IsNotFound(err) {
-		c.synced.Store(k, true)
+		kind.noteRead()
+		c.synced.Store(key, true)
 		return err
 	}
 	if bounded.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("read %v: %w", k.objType, context.Cause(bounded))
+		return fmt.Errorf("read %v: %w", key.objType, context.Cause(bounded))
 	}
 	return err
 }
@@ -138,29 +177,4 @@ func (c *memberCache) untilDisengaged(ctx context.Context) (context.Context, fun
 		stop()
 		cancel(nil)
 	}
-}
-
-// noteKind remembers that the kind of an object, or of a list's objects, is watched.
-func (c *memberCache) noteKind(obj runtime.Object) {
-	gvk, err := apiutil.GVKForObject(obj, c.scheme)
-	if err != nil {
-		return
-	}
-	if meta.IsListType(obj) {
-		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	}
-	c.kinds.Store(gvk, true)
-}
-
-// resources returns what is watched, as the mapper's resources.
-func (c *memberCache) resources(mapper meta.RESTMapper) []schema.GroupVersionResource {
-	var all []schema.GroupVersionResource
-	c.kinds.Range(func(k, _ any) bool {
-		gvk := k.(schema.GroupVersionKind)
-		if mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err == nil && !slices.Contains(all, mapping.Resource) {
-			all = append(all, mapping.Resource)
-		}
-		return true
-	})
-	return all
 }

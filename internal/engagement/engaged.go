@@ -29,6 +29,7 @@ type built struct {
 	cache     *memberCache
 	mapper    *restmapper.Mapper
 	transport *transport.Transport
+	health    *watchHealth
 
 	indexMu sync.Mutex
 	indexed map[indexKey]*onceIndexed
@@ -38,7 +39,8 @@ type built struct {
 func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *restmapper.Surface) (*built, error) {
 	b := &built{name: name, indexed: map[indexKey]*onceIndexed{}}
 	b.transport = transport.New(gen, e.opts.Transport)
-	httpClient := &http.Client{Transport: b.transport}
+	b.health = &watchHealth{next: b.transport, missing: func() { b.mapper.Refresh() }}
+	httpClient := &http.Client{Transport: b.health}
 	b.mapper = e.mappers.NewMapper(surface, func(ctx context.Context, previous *restmapper.Surface) (*restmapper.Surface, error) {
 		return e.mappers.Discover(ctx, httpClient, memberHost, previous)
 	}, restmapper.MapperOptions{})
@@ -61,7 +63,7 @@ func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *
 			if err != nil {
 				return nil, err
 			}
-			b.cache = &memberCache{Cache: inner, readTimeout: e.opts.ReadTimeout, scheme: r.scheme}
+			b.cache = &memberCache{Cache: inner, readTimeout: e.opts.ReadTimeout, scheme: r.scheme, asked: make(chan struct{}, 1)}
 			return b.cache, nil
 		}
 	})
@@ -81,7 +83,7 @@ func (b *built) close(ctx context.Context) {
 
 // watched returns the resources that the cluster's informers watch.
 func (b *built) watched() []schema.GroupVersionResource {
-	return b.cache.resources(b.mapper)
+	return b.cache.watched(b.mapper)
 }
 
 // engaged is one run of a cluster, from its engagement to its end.
@@ -137,6 +139,18 @@ func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}
 		if en.ctx.Err() == nil {
 			e.report(m, Stopped{en.id, Failure{backends.ReasonEngageFailed, fmt.Sprintf("cluster ended by itself: %v", err)}, jitter()})
 		}
+	})
+	en.health.listen(func(w WatchesChanged) {
+		w.Engagement = en.id
+		e.report(m, w)
+	})
+	en.wg.Go(func() {
+		en.tendKinds(en.ctx, func(pending []schema.GroupVersionKind, err error) {
+			if err != nil {
+				r.log.Error(err, "informer not started", "cluster", en.name)
+			}
+			en.health.setPending(pending)
+		})
 	})
 	err := e.handOver(r, en)
 	if en.ctx.Err() != nil {

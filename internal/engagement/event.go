@@ -57,6 +57,13 @@ type (
 		UID        string // kube-system's UID where the probe read it
 		Jitter     float64
 	}
+	// WatchesChanged: what is wrong with the engagement's watches is another now.
+	WatchesChanged struct {
+		Engagement uint64
+		Failed     Failure // zero if no watch is refused
+		Pending    string  // the kinds that the cluster does not serve, as a sentence; empty if there are none
+		Order      uint64  // later news have a higher number
+	}
 	// Stopped: the engagement's cluster ended by itself, which it never should.
 	Stopped struct {
 		Engagement uint64
@@ -79,6 +86,7 @@ func (ConnectFailed) event()  {}
 func (EngageReturned) event() {}
 func (Synced) event()         {}
 func (Probed) event()         {}
+func (WatchesChanged) event() {}
 func (Stopped) event()        {}
 func (Drained) event()        {}
 func (Tick) event()           {}

@@ -87,6 +87,7 @@ type running struct {
 	facts          Facts
 	handedOver     bool // Engage has returned
 	synced         bool
+	watches        WatchesChanged
 
 	probing   bool
 	nextProbe time.Time
@@ -154,6 +155,10 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 		}
 	case Probed:
 		return m.probed(now, e)
+	case WatchesChanged:
+		if m.current != nil && m.current.id == e.Engagement && e.Order > m.current.watches.Order {
+			m.current.watches = e
+		}
 	case Stopped:
 		if m.current != nil && m.current.id == e.Engagement {
 			return m.lose(now, e.Failure, e.Jitter)

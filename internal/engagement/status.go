@@ -88,10 +88,12 @@ func (m *Machine) describeRunning(r *running, c *candidate) (backends.State, bac
 		return backends.Degraded, backends.ReasonCredentialRejected, c.retry.failure.Message
 	case c.retry.failures > 0:
 		return backends.Degraded, backends.ReasonConnectionRejected, c.retry.failure.Message
+	case r.watches.Failed.Reason != "":
+		return backends.Degraded, r.watches.Failed.Reason, r.watches.Failed.Message
 	case !r.handedOver || !r.synced:
 		return backends.Engaged, backends.ReasonSyncing, ""
 	default:
-		return backends.Engaged, backends.ReasonReady, ""
+		return backends.Engaged, backends.ReasonReady, r.watches.Pending
 	}
 }
 
