@@ -161,6 +161,9 @@ func (w *countingWriter) count(status int) {
 	}
 }
 
+// Classify tells what a request asks.
+func Classify(r *http.Request) Verb { return classify(r.Method, r.URL).Verb }
+
 // classify tells lists and watches from the rest by the shape of the path: …/api/v1/… or …/apis/group/version/…, with any
 // prefix, then an optional namespaces/name, then the resource and nothing more.
 func classify(method string, u *url.URL) Request {
