@@ -44,7 +44,10 @@ func (g *Generation) PlainConfig(ctx context.Context) (*rest.Config, error) {
 }
 
 func plainConfig(spec connection.Spec, cred *execplugin.Credential) (*rest.Config, error) {
-	e, err := parseEndpoint(spec.Endpoint)
+	if _, err := parseEndpoint(spec.Endpoint); err != nil {
+		return nil, err
+	}
+	proxy, err := parseProxy(spec.Endpoint.Proxy)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +71,7 @@ func plainConfig(spec connection.Spec, cred *execplugin.Credential) (*rest.Confi
 			UserName: a.Impersonate.UserName, UID: a.Impersonate.UID, Groups: a.Impersonate.Groups, Extra: a.Impersonate.Extra,
 		},
 		DisableCompression: spec.Endpoint.DisableCompression,
-		Proxy:              func(*http.Request) (*url.URL, error) { return e.proxy, nil },
+		Proxy:              func(*http.Request) (*url.URL, error) { return proxy, nil },
 	}
 	if !c.Insecure { // client-go refuses both
 		c.CAData = spec.Endpoint.CAData

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type endpoint struct {
 	serverName         string
 	insecure           bool
 	proxy              *url.URL
+	proxyTLS           *tls.Config // for a proxy that is itself spoken to by TLS; nil: none
 	disableCompression bool
 }
 
@@ -45,8 +47,29 @@ func parseEndpoint(e connection.Endpoint) (endpoint, error) {
 			return endpoint{}, &SpecError{"Endpoint.CAData", "holds no PEM certificate"}
 		}
 	}
-	out.proxy, err = parseProxy(e.Proxy)
-	return out, err
+	if out.proxy, err = parseProxy(e.Proxy); err != nil {
+		return endpoint{}, err
+	}
+	if out.proxy != nil && out.proxy.Scheme == "https" {
+		out.proxyTLS = proxyTLS(out.proxy, e.CAData)
+		out.proxy.Scheme = "http" // TLS is the dialler's business
+		if out.proxy.Port() == "" {
+			out.proxy.Host = net.JoinHostPort(out.proxy.Hostname(), "443")
+		}
+	}
+	return out, nil
+}
+
+// proxyTLS is how an https proxy is spoken to. net/http would use the cluster's own configuration: present the client certificate to
+// the proxy, expect the cluster's TLS name of it, and trust the cluster's authority alone. Here a proxy may have a certificate of the
+// cluster's authority (as client-go would have it) or of a public one.
+func proxyTLS(u *url.URL, clusterCA []byte) *tls.Config {
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	roots.AppendCertsFromPEM(clusterCA)
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}}
 }
 
 func parseProxy(p connection.Proxy) (*url.URL, error) {

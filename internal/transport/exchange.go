@@ -62,6 +62,10 @@ func (g *Generation) send(r *http.Request, k kind) (*http.Response, *execplugin.
 	x.startTimer(g.opts.Deadlines.of(k))
 
 	cred, err := g.credential(ctx)
+	if errors.Is(err, execplugin.ErrClosed) { // by a swap
+		x.finish()
+		return nil, nil, errNotBegun
+	}
 	if err != nil {
 		closeBody(r)
 		err = x.failed(&CredentialError{err})
@@ -168,12 +172,12 @@ func (g *Generation) rewrite(ctx context.Context, r *http.Request, auth []string
 	return out
 }
 
-// startTimer arms the deadline d, or the caller's own where that is earlier: it ends the context without us, but the
-// registry has to learn of it even if the caller forgets to close the body.
+// startTimer arms the deadline d. Where the caller's own is earlier, that ends the exchange without us; but the registry
+// has to learn of it even if the caller forgets to close the body, so the timer then fires a moment later.
 func (x *exchange) startTimer(d time.Duration) {
 	x.after = d
 	if end, ok := x.caller.Deadline(); ok && !x.kind.openEnded() {
-		if left := time.Until(end); d < 0 || left < d {
+		if left := time.Until(end) + time.Second; d < 0 || left < d {
 			d = left
 		}
 	}
@@ -248,7 +252,7 @@ func (x *exchange) failed(err error) error {
 			return ErrClosed
 		}
 	}
-	return withhold(err, x.gen.secrets)
+	return x.gen.withhold(err)
 }
 
 // finish takes the exchange out of the registry and frees what it holds. It may be called several times and

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,7 +111,6 @@ func (g *Generation) RoundTrip(r *http.Request) (*http.Response, error) {
 func (g *Generation) Close() {
 	g.retire(true)
 	g.wg.Wait()
-	g.release()
 }
 
 // refreshed returns the request to send again after a 401 to cred, if the plugin has another credential. It waits for the plugin.
@@ -139,6 +139,9 @@ func (g *Generation) retire(force bool) {
 		close(g.force)
 	}
 	g.mu.Unlock()
+	if g.source != nil {
+		g.source.Close() // requests that wait for the plugin go to the next generation
+	}
 }
 
 // retireWire gives every exchange of w the moment at which it is to end, and starts the goroutine that sees to
@@ -152,9 +155,14 @@ func (g *Generation) retireWire(w *wire) {
 	g.wg.Go(func() { g.drain(w) })
 }
 
-// release gives back what the generation holds besides connections. It may be called several times.
-func (g *Generation) release() {
-	if g.source != nil {
-		g.source.Close()
+// withhold returns err, or a substitute if its text holds a credential of the generation.
+func (g *Generation) withhold(err error) error {
+	secrets := g.secrets
+	g.mu.Lock()
+	cred := g.cred
+	g.mu.Unlock()
+	if cred != nil {
+		secrets = addSecret(slices.Clip(secrets), cred.Token.Reveal())
 	}
+	return withhold(err, secrets)
 }

@@ -37,25 +37,26 @@ func escapeHeaderKey(key string) string {
 	return b.String()
 }
 
-// secretsOf returns every string of the connection that no error may hold, in the forms in which it is sent. Very short ones are left
-// out: they would be found in any text, and hide errors rather than credentials.
-func secretsOf(s connection.Spec) []string {
-	var out []string
-	add := func(values ...string) {
-		for _, v := range values {
-			if len(v) >= 4 {
-				out = append(out, v)
-			}
-		}
-	}
+// secretsOf returns every string of the connection that no error may hold, in the forms in which it is sent.
+func secretsOf(s connection.Spec) (out []string) {
 	pair := func(user string, password connection.Secret) {
 		if p := password.Reveal(); p != "" {
-			add(p, url.QueryEscape(p), url.UserPassword("", p).String(), base64.StdEncoding.EncodeToString([]byte(user+":"+p)))
+			out = addSecret(out, p, url.QueryEscape(p), url.UserPassword("", p).String(), base64.StdEncoding.EncodeToString([]byte(user+":"+p)))
 		}
 	}
-	add(s.Auth.Token.Reveal())
-	add(strings.TrimSpace(s.Auth.ClientKeyData.Reveal()))
+	out = addSecret(out, s.Auth.Token.Reveal(), strings.TrimSpace(s.Auth.ClientKeyData.Reveal()))
 	pair(s.Auth.Username, s.Auth.Password)
 	pair(s.Endpoint.Proxy.Username, s.Endpoint.Proxy.Password)
 	return out
+}
+
+// addSecret adds strings that no error may hold. Very short ones are left out: they would be found in any text, and hide
+// errors rather than credentials.
+func addSecret(to []string, values ...string) []string {
+	for _, v := range values {
+		if len(v) >= 4 {
+			to = append(to, v)
+		}
+	}
+	return to
 }

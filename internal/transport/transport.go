@@ -124,7 +124,6 @@ func (t *Transport) retire(old *Generation) {
 	t.old[old] = struct{}{}
 	t.wg.Go(func() {
 		old.wg.Wait()
-		old.release()
 		t.mu.Lock()
 		delete(t.old, old)
 		t.mu.Unlock()

@@ -47,14 +47,16 @@ func newWire(e endpoint, certificate *tls.Certificate, o Options) *wire {
 
 func (w *wire) newTransport(e endpoint, o Options) *http.Transport {
 	return &http.Transport{
-		// Never nil for long: a nil Proxy is filled with the environment's by some wrappers. One that returns
-		// nil means "no proxy" to all.
+		// Not left nil where there is none: nil is "not decided", and would be filled in from the environment by whoever
+		// applies defaults.
 		Proxy:                  func(*http.Request) (*url.URL, error) { return e.proxy, nil },
 		OnProxyConnectResponse: checkConnect,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
-			defer cancel()
-			return w.conns.dialContext(ctx, network, address)
+			conn, err := w.connect(ctx, network, address, o.DialTimeout)
+			if err != nil || e.proxyTLS == nil {
+				return conn, err
+			}
+			return handshake(ctx, conn, e.proxyTLS, o.TLSHandshakeTimeout)
 		},
 		TLSClientConfig:        e.tlsConfig(w.certificate),
 		TLSHandshakeTimeout:    o.TLSHandshakeTimeout,
@@ -63,6 +65,24 @@ func (w *wire) newTransport(e endpoint, o Options) *http.Transport {
 		MaxResponseHeaderBytes: 1 << 20,
 		DisableCompression:     e.disableCompression,
 	}
+}
+
+func (w *wire) connect(ctx context.Context, network, address string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return w.conns.dialContext(ctx, network, address)
+}
+
+// handshake begins TLS with an https proxy.
+func handshake(ctx context.Context, conn net.Conn, c *tls.Config, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	secure := tls.Client(conn, c)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("TLS handshake with the proxy: %w", err)
+	}
+	return secure, nil
 }
 
 // transport returns the connections that fit the kind of a request.

@@ -1,0 +1,502 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fleet is a fake API server that accepts every token and remembers what came with which.
+type fleet struct {
+	*server
+	mu      sync.Mutex
+	open    map[string]int           // open watches by token
+	seen    map[string]int           // all requests by token
+	holding map[string]chan struct{} // requests with hold=<name> wait until this is closed
+	arrived chan string              // names of requests that are held
+}
+
+func newFleet(t testing.TB) *fleet {
+	f := &fleet{open: map[string]int{}, seen: map[string]int{}, holding: map[string]chan struct{}{}, arrived: make(chan string, 100)}
+	f.server = newServer(t, f)
+	return f
+}
+
+func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	q := r.URL.Query()
+	f.mu.Lock()
+	f.seen[token]++
+	hold := f.holding[q.Get("hold")]
+	f.mu.Unlock()
+	if hold != nil {
+		f.arrived <- q.Get("hold")
+		select {
+		case <-hold:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	body, _ := io.ReadAll(r.Body)
+	fmt.Fprintf(w, "%s %s%s\n", r.Method, token, body)
+	if q.Get("watch") == "" && q.Get("follow") == "" {
+		return
+	}
+	_ = http.NewResponseController(w).Flush()
+	f.count(token, 1)
+	defer f.count(token, -1)
+	if q.Get("sendInitialEvents") != "" {
+		f.mu.Lock()
+		hold := f.holding["bookmark"]
+		f.mu.Unlock()
+		select {
+		case <-hold:
+			fmt.Fprint(w, `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n")
+			_ = http.NewResponseController(w).Flush()
+		case <-r.Context().Done():
+			return
+		}
+	}
+	<-r.Context().Done()
+}
+
+func (f *fleet) count(token string, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open[token] += n
+}
+
+func (f *fleet) watching(token string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open[token]
+}
+
+func (f *fleet) requests(token string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen[token]
+}
+
+// hold makes requests with hold=name wait until the returned func is called.
+func (f *fleet) hold(t testing.TB, name string) (release func()) {
+	c := make(chan struct{})
+	f.mu.Lock()
+	f.holding[name] = c
+	f.mu.Unlock()
+	release = sync.OnceFunc(func() { close(c) })
+	t.Cleanup(release)
+	return release
+}
+
+// watch opens a watch, reads its first line, and returns the rest of it.
+func watch(t testing.TB, rt http.RoundTripper, path, first string) *bufio.Reader {
+	t.Helper()
+	resp, err := rt.RoundTrip(get(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	r := bufio.NewReader(resp.Body)
+	line, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line != first+"\n" {
+		t.Fatalf("the watch began with %q, want %q", line, first)
+	}
+	return r
+}
+
+// ending reads a body to its end in the background and sends how it ended.
+func ending(r io.Reader) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, r)
+		done <- err // nil: io.EOF
+	}()
+	return done
+}
+
+func within(t testing.TB, d time.Duration, what string, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(d):
+		t.Fatalf("waited %v for %s", d, what)
+		return nil
+	}
+}
+
+const watchPath = "/api/v1/pods?watch=true"
+
+func TestSwapEndsWatchesCleanly(t *testing.T) {
+	f := newFleet(t)
+	tr := newTransport(t, f.spec("a"), Options{})
+	var ends []<-chan error
+	for range 20 {
+		ends = append(ends, ending(watch(t, tr, watchPath, "GET a")))
+	}
+	follow := ending(watch(t, tr, "/api/v1/namespaces/n/pods/p/log?follow=true", "GET a"))
+
+	flipped := time.Now()
+	tr.Swap(mustGeneration(t, f.spec("b"), Options{}))
+	if took := time.Since(flipped); took > 100*time.Millisecond {
+		t.Errorf("Swap took %v", took)
+	}
+	if got := mustGet(t, tr, "/api/v1/pods"); got != "GET b\n" {
+		t.Errorf("the next request came as %q", got)
+	}
+	for _, end := range ends {
+		if err := within(t, 5*time.Second, "the end of a watch", end); err != nil {
+			t.Errorf("a watch ended with %v, want io.EOF", err)
+		}
+	}
+	if age := time.Since(flipped); age < time.Second {
+		t.Errorf("the watches ended after %v: reflectors would list anew", age)
+	}
+	select {
+	case err := <-follow:
+		t.Errorf("the log follow ended too: %v", err)
+	default:
+	}
+	eventually(t, "the server to see the watches go", func() bool { return f.watching("a") == 1 })
+}
+
+func TestMatureWatchesEndStaggered(t *testing.T) {
+	const stagger = 500 * time.Millisecond
+	g := &Generation{opts: Options{Stagger: stagger}.withDefaults()}
+	now := time.Now()
+	var first, last time.Duration = time.Hour, 0
+	for range 200 {
+		x := &exchange{gen: g, kind: kindWatch, open: true, since: now.Add(-time.Minute)}
+		d := x.endsAt(now).Sub(now)
+		first, last = min(first, d), max(last, d)
+	}
+	if first < 0 || first > stagger/4 || last < stagger*3/4 || last > stagger {
+		t.Errorf("200 watches end %v to %v after the flip", first, last)
+	}
+	for name, tc := range map[string]struct {
+		x    *exchange
+		want time.Duration
+	}{
+		"an opening watch":               {&exchange{kind: kindWatch}, 0},
+		"a young watch":                  {&exchange{kind: kindWatch, open: true, since: now}, minWatchAge},
+		"a watch-list before its end":    {&exchange{kind: kindWatch, open: true, since: now.Add(-time.Minute), initial: &initialEvents{}}, 30 * time.Second},
+		"a list":                         {&exchange{kind: kindList, open: true, since: now}, 30 * time.Second},
+		"a write that is not answered":   {&exchange{kind: kindWrite}, 30 * time.Second},
+		"a log follow":                   {&exchange{kind: kindSession, open: true, since: now}, time.Hour},
+		"an upgrade that is being made":  {&exchange{kind: kindUpgrade}, time.Hour},
+		"an upgraded connection of some": {&exchange{kind: kindUpgrade, open: true, since: now.Add(-time.Hour)}, time.Hour},
+	} {
+		x := tc.x
+		x.gen = g
+		if got := x.endsAt(now).Sub(now); got != tc.want {
+			t.Errorf("%s ends %v after the flip, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// TestWatchBeingOpened swaps while the server has a watch's request and has not answered.
+func TestWatchBeingOpened(t *testing.T) {
+	f := newFleet(t)
+	f.hold(t, "x")
+	tr := newTransport(t, f.spec("a"), Options{})
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		resp, err := tr.RoundTrip(get(t, watchPath+"&hold=x"))
+		answers <- answer{resp, err}
+	}()
+	<-f.arrived
+	f.mu.Lock()
+	delete(f.holding, "x") // what comes from now on is not held
+	f.mu.Unlock()
+	tr.Swap(mustGeneration(t, f.spec("b"), Options{}))
+	a := <-answers
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	defer a.resp.Body.Close()
+	line, err := bufio.NewReader(a.resp.Body).ReadString('\n')
+	if err != nil || line != "GET b\n" {
+		t.Errorf("the watch was opened as %q, %v; want it on the new generation", line, err)
+	}
+}
+
+// TestWatchListIsLeftUntilItsBookmark swaps while a watch-list sends its initial events.
+func TestWatchListIsLeftUntilItsBookmark(t *testing.T) {
+	f := newFleet(t)
+	release := f.hold(t, "bookmark")
+	tr := newTransport(t, f.spec("a"), Options{Stagger: time.Millisecond})
+	plain := ending(watch(t, tr, watchPath, "GET a"))
+	r := watch(t, tr, watchPath+"&sendInitialEvents=true", "GET a")
+	tr.Swap(mustGeneration(t, f.spec("b"), Options{}))
+	if err := within(t, 5*time.Second, "the end of the plain watch", plain); err != nil {
+		t.Error(err)
+	}
+	if n := f.watching("a"); n != 1 {
+		t.Fatalf("%d watches are open, want the watch-list", n)
+	}
+	release()
+	line, err := r.ReadString('\n')
+	if err != nil || !strings.Contains(line, "initial-events-end") {
+		t.Fatalf("got %q, %v", line, err)
+	}
+	bookmark := time.Now()
+	if err := within(t, 6*time.Second, "the end of the watch-list", ending(r)); err != nil {
+		t.Error(err)
+	}
+	if age := time.Since(bookmark); age < time.Second {
+		t.Errorf("the watch-list ended %v after its bookmark: the reflector would list anew", age)
+	}
+}
+
+func TestBookmarkIsFoundAcrossReads(t *testing.T) {
+	const text = "some events before" + "k8s.io/initial-events-end" + "and after"
+	for size := 1; size <= len(text); size++ {
+		var i initialEvents
+		at := -1
+		for off := 0; off < len(text) && at < 0; off += size {
+			if i.through([]byte(text[off:min(off+size, len(text))])) {
+				at = off
+			}
+		}
+		if at < 0 {
+			t.Errorf("not found in reads of %d bytes", size)
+		}
+		i = initialEvents{}
+		for range 20 {
+			if i.through([]byte("k8s.io/initial-events-en")[:min(size, 24)]) {
+				t.Errorf("found where it is not, in reads of %d bytes", size)
+			}
+		}
+	}
+}
+
+func TestRequestsInFlightFinish(t *testing.T) {
+	f := newFleet(t)
+	release := f.hold(t, "x")
+	tr := newTransport(t, f.spec("a"), Options{})
+	done := make(chan string, 2)
+	for _, method := range []string{http.MethodPost, http.MethodGet} {
+		go func() {
+			r, err := http.NewRequestWithContext(t.Context(), method, member+"/api/v1/namespaces/n/pods?hold=x", strings.NewReader(" body"))
+			if err != nil {
+				done <- err.Error()
+				return
+			}
+			resp, err := tr.RoundTrip(r)
+			if err != nil {
+				done <- err.Error()
+				return
+			}
+			defer resp.Body.Close()
+			b, err := io.ReadAll(resp.Body)
+			done <- fmt.Sprint(string(b), err)
+		}()
+	}
+	<-f.arrived
+	<-f.arrived
+	old := tr.Current()
+	tr.Swap(mustGeneration(t, f.spec("b"), Options{}))
+	release()
+	got := map[string]bool{<-done: true, <-done: true}
+	if want := map[string]bool{"POST a body\n<nil>": true, "GET a body\n<nil>": true}; cmp.Diff(want, got) != "" {
+		t.Errorf("got %v", got)
+	}
+	old.wg.Wait() // its connections are closed now
+	if n := f.requests("b"); n != 0 {
+		t.Errorf("%d requests were sent again", n)
+	}
+}
+
+func TestDrainTimeout(t *testing.T) {
+	f := newFleet(t)
+	f.hold(t, "x")
+	o := Options{DrainTimeout: 50 * time.Millisecond}
+	tr := newTransport(t, f.spec("a"), o)
+	done := make(chan error, 1)
+	go func() {
+		r := get(t, "/api/v1/namespaces/n/pods?hold=x")
+		r.Method = http.MethodPost
+		_, err := tr.RoundTrip(r)
+		done <- err
+	}()
+	<-f.arrived
+	tr.Swap(mustGeneration(t, f.spec("b"), o))
+	if err := within(t, 5*time.Second, "the drain", done); !errors.Is(err, ErrRetired) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestQuickSwaps flips A to E at once, with watches opened in between: every one ends up on E, and nothing is left of the others.
+func TestQuickSwaps(t *testing.T) {
+	f := newFleet(t)
+	tr := newTransport(t, f.spec("a"), Options{Stagger: 10 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 10 { // like reflectors, and for ever
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				r := get(t, watchPath)
+				resp, err := tr.RoundTrip(r.WithContext(ctx))
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Errorf("opening a watch: %v", err)
+					}
+					return
+				}
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil && ctx.Err() == nil {
+					t.Errorf("a watch ended with %v", err)
+				}
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	eventually(t, "the watches to open", func() bool { return f.watching("a") == 10 })
+	for _, token := range []string{"b", "c", "d", "e"} {
+		tr.Swap(mustGeneration(t, f.spec(token), Options{Stagger: 10 * time.Millisecond}))
+	}
+	eventually(t, "all watches to move to the last generation", func() bool { return f.watching("e") == 10 })
+	eventually(t, "no watch to be left on old generations", func() bool {
+		return f.watching("a")+f.watching("b")+f.watching("c")+f.watching("d") == 0
+	})
+	eventually(t, "the old generations' connections to be closed", func() bool { return f.conns.Load() == 1 })
+	cancel()
+	wg.Wait()
+}
+
+// TestLostWatchEndsLikeAnEndedOne: a connection that breaks under a watch is no reason to list anew.
+func TestLostWatchEndsLikeAnEndedOne(t *testing.T) {
+	f := newFleet(t)
+	tr := newTransport(t, f.spec("a"), Options{})
+	w := ending(watch(t, tr, watchPath, "GET a"))
+	follow := ending(watch(t, tr, "/api/v1/namespaces/n/pods/p/log?follow=true", "GET a"))
+	f.CloseClientConnections()
+	if err := within(t, 5*time.Second, "the watch to end", w); err != nil {
+		t.Errorf("the watch ended with %v", err)
+	}
+	if err := within(t, 5*time.Second, "the log to end", follow); err == nil {
+		t.Error("a log whose connection broke ended as if it were complete")
+	}
+}
+
+func TestCallersCancelIsAnError(t *testing.T) {
+	f := newFleet(t)
+	tr := newTransport(t, f.spec("a"), Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	resp, err := tr.RoundTrip(get(t, watchPath).WithContext(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	end := ending(resp.Body)
+	cancel()
+	if err := within(t, 5*time.Second, "the watch to end", end); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	f := newFleet(t)
+	f.hold(t, "x")
+	tr := New(mustGeneration(t, f.spec("a"), Options{}), Options{})
+	old := ending(watch(t, tr, "/api/v1/namespaces/n/pods/p/log?follow=true", "GET a"))
+	tr.Swap(mustGeneration(t, f.spec("b"), Options{}))
+	w := ending(watch(t, tr, watchPath, "GET b"))
+	post := make(chan error, 1)
+	go func() {
+		r := get(t, "/api/v1/namespaces/n/pods?hold=x")
+		r.Method = http.MethodPost
+		_, err := tr.RoundTrip(r)
+		post <- err
+	}()
+	<-f.arrived
+	for range 2 {
+		if err := tr.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := within(t, 5*time.Second, "the watch", w); err != nil {
+		t.Errorf("the watch ended with %v", err)
+	}
+	if err := within(t, 5*time.Second, "the log", old); !errors.Is(err, ErrClosed) {
+		t.Errorf("the log of an old generation ended with %v", err)
+	}
+	if err := within(t, 5*time.Second, "the write", post); !errors.Is(err, ErrClosed) {
+		t.Errorf("the write ended with %v", err)
+	}
+	eventually(t, "connections to be closed", func() bool { return f.conns.Load() == 0 })
+	if _, err := tr.RoundTrip(get(t, "/api")); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	late := mustGeneration(t, f.spec("c"), Options{})
+	tr.Swap(late)
+	if _, err := late.RoundTrip(get(t, "/api")); !errors.Is(err, ErrClosed) {
+		t.Errorf("a generation swapped in after Close: %v", err)
+	}
+}
+
+func TestProvingAGeneration(t *testing.T) {
+	f := newFleet(t)
+	g := mustGeneration(t, f.spec("new"), Options{})
+	if got := mustGet(t, g, "/readyz"); got != "GET new\n" {
+		t.Errorf("got %q", got)
+	}
+	g.Close()
+	g.Close()
+	eventually(t, "its connection to be closed", func() bool { return f.conns.Load() == 0 })
+	if _, err := g.RoundTrip(get(t, "/readyz")); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	proved := mustGeneration(t, f.spec("proved"), Options{})
+	mustGet(t, proved, "/readyz")
+	tr := newTransport(t, f.spec("a"), Options{})
+	tr.Swap(proved)
+	mustGet(t, tr, "/api")
+	if n := f.requests("proved"); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// TestEndpointChanges moves to another server with another authority, and to a path.
+func TestEndpointChanges(t *testing.T) {
+	a, b := newFleet(t), newFleet(t)
+	tr := newTransport(t, a.spec("a"), Options{Stagger: time.Millisecond})
+	w := ending(watch(t, tr, watchPath, "GET a"))
+	spec := b.spec("b")
+	spec.Endpoint.Server += "/cluster1"
+	tr.Swap(mustGeneration(t, spec, Options{}))
+	if err := within(t, 5*time.Second, "the watch to end", w); err != nil {
+		t.Error(err)
+	}
+	if got := mustGet(t, tr, "/api"); got != "GET b\n" {
+		t.Errorf("got %q", got)
+	}
+	eventually(t, "the old server's connections to be closed", func() bool { return a.conns.Load() == 0 })
+	if !tr.Current().Spec().Equal(spec) {
+		t.Error("Current is not the new generation")
+	}
+}
+
+func TestSwapToTheSameGeneration(t *testing.T) {
+	f := newFleet(t)
+	tr := newTransport(t, f.spec("a"), Options{})
+	mustGet(t, tr, "/api")
+	tr.Swap(tr.Current())
+	mustGet(t, tr, "/api")
+}
