@@ -39,10 +39,10 @@ var _ backends.Backend = (*Backend)(nil)
 // New returns a backend, or an error if the options are unusable. It makes no request.
 func New(opts Options) (*Backend, error) {
 	if slices.Contains(opts.Namespaces, "") {
-		return nil, errors.New("capi backend: Namespaces holds an empty name")
+		return nil, errors.New("capi backend: option Namespaces holds an empty name")
 	}
 	if _, err := labels.Parse(opts.LabelSelector); err != nil {
-		return nil, fmt.Errorf("capi backend: LabelSelector: %w", err)
+		return nil, fmt.Errorf("capi backend: option LabelSelector: %w", err)
 	}
 	client, err := hub.Connect(opts.Hub)
 	if err != nil {

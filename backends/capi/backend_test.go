@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -193,4 +194,44 @@ func TestOtherSecretsAreIgnored(t *testing.T) {
 		}
 	}
 	r.WaitHeld(t, namespace+"/prod", backends.ReasonSecretNotFound)
+}
+
+func TestNewRefusesUnusableOptions(t *testing.T) {
+	config := startHub(t).Config()
+	tests := map[string]capi.Options{
+		"no hub":                  {},
+		"an empty namespace":      {Hub: config, Namespaces: []string{""}},
+		"a selector that is none": {Hub: config, LabelSelector: "a in ("},
+	}
+	for name, opts := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := capi.New(opts); err == nil {
+				t.Error("unusable options are accepted")
+			}
+		})
+	}
+}
+
+// A Cluster whose Secrets may not be read is held for that, and a running engagement is kept.
+func TestForbiddenSecrets(t *testing.T) {
+	hub := startHub(t)
+	namespace := hub.Namespace(t, nil)
+	hub.Put(t, newCluster(namespace, "prod", true))
+	rules := rbacv1.PolicyRule{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"list", "watch"}}
+	user, err := hub.NewUser(t.Context(), "reader-of-"+namespace, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := user.Issue(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := backendtest.Start(t, newBackend(t, capi.Options{Hub: token.Config(), Namespaces: []string{namespace}}))
+	if hold := r.WaitHeld(t, namespace+"/prod", backends.ReasonHubForbidden); !hold.Keep || hold.Rejected {
+		t.Errorf("held as %+v, want waited for and kept", hold)
+	}
+	r.WaitHealth(t, backends.ReasonHubForbidden)
+	if n := r.Fleet().Synced; n > 0 {
+		t.Error("synced without having seen the Secrets")
+	}
 }

@@ -42,22 +42,22 @@ type Options struct {
 
 func (o Options) validate() error {
 	if slices.Contains(o.Namespaces, "") || slices.Contains(o.ConsumerNamespaces, "") {
-		return errors.New("Namespaces or ConsumerNamespaces holds an empty name")
+		return errors.New("option Namespaces or ConsumerNamespaces holds an empty name")
 	}
 	if len(o.ConsumerNamespaces) > 0 && len(o.Namespaces) == 0 {
-		return errors.New("ConsumerNamespaces is set without Namespaces")
+		return errors.New("option ConsumerNamespaces is set without Namespaces")
 	}
 	if _, err := labels.Parse(o.LabelSelector); err != nil {
-		return fmt.Errorf("LabelSelector: %w", err)
+		return fmt.Errorf("option LabelSelector: %w", err)
 	}
 	if o.Consumer == "" && len(o.Providers) == 0 {
-		return errors.New("neither Providers nor Consumer is set")
+		return errors.New("neither option Providers nor Consumer is set")
 	}
 	if err := validateProviders(o.Providers); err != nil {
 		return err
 	}
 	if _, err := labels.ValidatedSelectorFromSet(labels.Set{consumerLabel: o.Consumer}); err != nil {
-		return fmt.Errorf("Consumer: %w", err)
+		return fmt.Errorf("option Consumer: %w", err)
 	}
 	return nil
 }

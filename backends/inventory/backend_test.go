@@ -85,7 +85,7 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	t.Run("consumer on the Secret", func(t *testing.T) {
-		backendtest.Run(t, backendtest.Harness{StopHub: stop, StartHub: start, New: func(t *testing.T) backendtest.Inventory {
+		backendtest.Run(t, backendtest.Harness{New: func(t *testing.T) backendtest.Inventory {
 			hub := startHub(t)
 			namespace := hub.Namespace(t, nil)
 			put := func(t *testing.T, name string, data []byte) {

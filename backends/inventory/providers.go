@@ -32,11 +32,11 @@ func validateProviders(providers []access.Provider) error {
 	for _, provider := range providers {
 		switch {
 		case provider.Name == "":
-			return errors.New("Providers has one without a name")
+			return errors.New("option Providers has one without a name")
 		case seen[provider.Name]:
-			return fmt.Errorf("Providers has two named %q", provider.Name)
+			return fmt.Errorf("option Providers has two named %q", provider.Name)
 		case provider.ExecConfig == nil:
-			return fmt.Errorf("Providers: %q has no execConfig", provider.Name)
+			return fmt.Errorf("option Providers: %q has no execConfig", provider.Name)
 		}
 		seen[provider.Name] = true
 	}

@@ -59,10 +59,10 @@ var _ backends.Backend = (*Backend)(nil)
 func New(opts Options) (*Backend, error) {
 	opts.setDefaults()
 	if slices.Contains(opts.Namespaces, "") {
-		return nil, errors.New("kubeconfig backend: Namespaces holds an empty name")
+		return nil, errors.New("kubeconfig backend: option Namespaces holds an empty name")
 	}
 	if _, err := labels.Parse(opts.LabelSelector); err != nil {
-		return nil, fmt.Errorf("kubeconfig backend: LabelSelector: %w", err)
+		return nil, fmt.Errorf("kubeconfig backend: option LabelSelector: %w", err)
 	}
 	client, err := hub.Connect(opts.Hub)
 	if err != nil {

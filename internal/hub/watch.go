@@ -30,8 +30,9 @@ func (w *namespaceWatch[T]) run(ctx context.Context) {
 	reflector := cache.NewReflectorWithOptions(w, nil, reflected[T]{w}, cache.ReflectorOptions{
 		Name:            w.source.what(w.namespace),
 		TypeDescription: w.source.opts.Kind.String(),
-		// A hub that is back is noticed within some ten seconds.
-		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Cap: 10 * time.Second, Steps: 6, Factor: 2, Jitter: 0.5},
+		// A hub that is back is noticed within 7.5 s. client-go's half a minute is meant for every informer of a
+		// cluster; a backend has a handful of watches.
+		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Cap: 5 * time.Second, Steps: 5, Factor: 2, Jitter: 0.5},
 	})
 	// The reflector would log every attempt; what there is to say is said once, as Health.
 	reflector.RunWithContext(logr.NewContext(ctx, logr.Discard()))
