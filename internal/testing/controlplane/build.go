@@ -120,7 +120,8 @@ func newGoTool(module string, c cache) (*goTool, error) {
 	if slices.Contains(strings.Fields(os.Getenv("GOFLAGS")), "-modcacherw") {
 		flags = append(flags, "-modcacherw")
 	}
-	// Neither trimmed paths nor a build without cgo would be shared with what go test has compiled already.
+	// Without cgo no C compiler is needed. Paths are not trimmed, so that packages that the tests need in the same
+	// version are compiled once for both.
 	env := append(os.Environ(), "GOWORK=off", "GO111MODULE=on", "GOFLAGS="+strings.Join(flags, " "),
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH, "CGO_ENABLED=0")
 	return &goTool{path: path, module: module, env: env, cache: c}, nil

@@ -2,10 +2,12 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -30,6 +32,13 @@ type pooled struct {
 	err   error
 }
 
+// deadlineMargin is how long before go test's limit a Get gives up: in time to fail with a sentence, where the
+// limit itself would end in a dump of all goroutines.
+const deadlineMargin = 5 * time.Second
+
+// errTestDeadline says what to do if the first build takes too long.
+var errTestDeadline = errors.New("go test's limit for the package is near; if programs were being built, run it again, which goes on from here, or with a higher -timeout")
+
 // Get returns the pool's control plane of the name in opts, which it starts when it is first asked for; the
 // options count then alone. It fails the test if that does not work. Tests must leave it as
 // they found it: running, and with nothing of theirs that could disturb others.
@@ -45,8 +54,18 @@ func (p *Pool) Get(t testing.TB, opts Options) *ControlPlane {
 		p.planes[opts.Name] = entry
 	}
 	p.mu.Unlock()
-	// Not the test's context: the control plane is for others, too.
-	entry.once.Do(func() { entry.plane, entry.err = Start(context.Background(), opts) })
+	entry.once.Do(func() {
+		// Not the test's context: the control plane is for others, too.
+		ctx := context.Background()
+		if t, ok := t.(interface{ Deadline() (time.Time, bool) }); ok {
+			if d, ok := t.Deadline(); ok {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithDeadlineCause(ctx, d.Add(-deadlineMargin), errTestDeadline)
+				defer cancel()
+			}
+		}
+		entry.plane, entry.err = Start(ctx, opts)
+	})
 	if entry.err != nil {
 		t.Fatal(entry.err)
 	}

@@ -1,3 +1,5 @@
+//go:build linux || darwin || freebsd
+
 package controlplane
 
 import (
@@ -32,7 +34,7 @@ func TestMain(m *testing.M) {
 var helpers = map[string]func(dir string) error{
 	"build once": buildOnce,
 	"hang":       hangInBuild,
-	"be killed":  startAndHang,
+	"be killed":  sleepAndHang,
 	"panic":      startAndPanic,
 }
 
@@ -95,13 +97,32 @@ func remainsOf(c *ControlPlane) remains {
 	return remains{Dir: c.dir, PIDs: []int{c.etcd.cmd.Process.Pid, c.apiServer.cmd.Process.Pid, c.guard.cmd.Process.Pid}}
 }
 
-// startAndHang starts a control plane, says what could be left of it, and never ends.
-func startAndHang(string) error {
-	c, err := Start(context.Background(), Options{})
+// sleepAndHang starts processes that stand for servers, says what could be left, and never ends.
+func sleepAndHang(dir string) error {
+	r := remains{Dir: filepath.Join(dir, "data")}
+	if err := os.Mkdir(r.Dir, 0o700); err != nil {
+		return err
+	}
+	g, err := startGuard(r.Dir)
 	if err != nil {
 		return err
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(remainsOf(c)); err != nil {
+	r.PIDs = append(r.PIDs, g.cmd.Process.Pid)
+	leader := 0
+	for _, name := range []string{"leader", "follower"} {
+		p, err := startProcess(r.Dir, name, "/bin/sh", leader, "-c", "sleep 3600")
+		if err != nil {
+			return err
+		}
+		r.PIDs = append(r.PIDs, p.cmd.Process.Pid)
+		if leader == 0 {
+			leader = p.cmd.Process.Pid
+			if err := g.watch(leader); err != nil {
+				return err
+			}
+		}
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 		return err
 	}
 	select {}

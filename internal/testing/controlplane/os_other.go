@@ -1,4 +1,4 @@
-//go:build !unix || solaris || aix
+//go:build !linux && !darwin && !freebsd
 
 package controlplane
 
@@ -10,7 +10,7 @@ import (
 )
 
 // errSystem is returned where control planes cannot run.
-var errSystem = errors.New("control planes run on Linux, macOS and the BSDs only")
+var errSystem = errors.New("control planes run on Linux, macOS and FreeBSD only")
 
 type port struct{ number int }
 
