@@ -205,7 +205,7 @@ func TestChanged(t *testing.T) {
 	c, s := newFleetCluster()
 	m := c.pool.NewMapper(nil, c.refresh, MapperOptions{})
 	defer m.Close()
-	if serves(m, pod) {
+	if m.Surface().Serves(pod.WithVersion("")) {
 		t.Error("a mapper without a surface maps")
 	}
 	for _, step := range []struct {

@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -14,7 +15,7 @@ const (
 	// maxQueued is how many bytes may be under way in one direction. It bounds memory, and the throughput at high delays.
 	maxQueued = 4 << 20
 	// Idle connections hold a small buffer; one that is filled is followed by a large one.
-	smallBuffer, largeBuffer = 2 << 10, 32 << 10
+	smallBuffer, largeBuffer = 2 << 10, 64 << 10
 )
 
 // conn is one connection through the proxy, with a goroutine for each end and direction.
@@ -144,7 +145,12 @@ func (l *line) read(src *net.TCPConn) {
 	buffer := make([]byte, smallBuffer)
 	for {
 		n, err := src.Read(buffer)
-		if n > 0 && !l.put(append([]byte(nil), buffer[:n]...)) {
+		full := n == len(buffer)
+		data := buffer[:n]
+		if !full {
+			data = bytes.Clone(data)
+		}
+		if n > 0 && !l.put(data) {
 			return
 		}
 		switch {
@@ -159,7 +165,7 @@ func (l *line) read(src *net.TCPConn) {
 				l.conn.abort()
 			}
 			return
-		case n == len(buffer) && n < largeBuffer:
+		case full: // and handed on
 			buffer = make([]byte, largeBuffer)
 		case n <= smallBuffer && len(buffer) > smallBuffer:
 			buffer = make([]byte, smallBuffer)
