@@ -80,11 +80,11 @@ func readArgoCDConfig(c *rawCluster, u *rawUser, key string, k, v *yaml.Node) {
 			case "keyData":
 				u.keyData = encoded{text: u.text(field, v), base64: true}
 			default:
-				u.unknown(k, v)
+				u.unknown("config.tlsClientConfig.", k, v)
 			}
 		})
 	default:
-		u.unknown(k, v)
+		u.unknown("config.", k, v)
 	}
 }
 
@@ -106,7 +106,7 @@ func readArgoCDExec(u *rawUser, n *yaml.Node) *rawExec {
 			exec.apiVersion = u.text(field, v)
 		case "installHint": // for people at a terminal
 		default:
-			u.unknown(k, v)
+			u.unknown(u.names.exec+".", k, v)
 		}
 	})
 	slices.SortFunc(exec.env, func(a, b EnvVar) int { return strings.Compare(a.Name, b.Name) })

@@ -104,7 +104,7 @@ func TestArgoCDReportsUnknownFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"newField", "alpn"}, got.Ignored); diff != "" {
+	if diff := cmp.Diff([]string{"config.newField", "config.tlsClientConfig.alpn"}, got.Ignored); diff != "" {
 		t.Error(diff)
 	}
 }

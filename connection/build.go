@@ -15,6 +15,27 @@ type builder struct {
 	dir    string
 	read   func(context.Context, string) ([]byte, error) // nil: the inventory cannot refer to files
 	result *Result
+	noted  []string // what has no effect in the entry that is being built
+}
+
+// built is what became of an entry. It is kept, since many contexts may use one entry: a large one would otherwise
+// be worked on again for each of them.
+type built[T any] struct {
+	done    bool
+	value   T
+	ignored []string
+	err     error
+}
+
+// once builds an entry if that has not been done.
+func once[T any](b *builder, kept *built[T], build func() (T, error)) (T, error) {
+	if !kept.done {
+		b.noted = nil
+		kept.value, kept.err = build()
+		kept.ignored, kept.done = b.noted, true
+	}
+	b.result.Ignored = append(b.result.Ignored, kept.ignored...)
+	return kept.value, kept.err
 }
 
 // build applies policy to a cluster and a user that cannot refer to files, and makes a connection of them.
@@ -38,16 +59,18 @@ func (b *builder) spec(c *rawCluster, u *rawUser) error {
 	}
 	b.result.Ignored = append(append(b.result.Ignored, c.ignored...), u.ignored...)
 	b.refer(c, u)
-	endpoint, err := b.endpoint(c)
+	endpoint, err := once(b, &c.built, func() (Endpoint, error) { return b.endpoint(c) })
 	if err != nil {
 		return err
 	}
-	auth, err := b.auth(u)
+	auth, err := once(b, &u.built, func() (Auth, error) { return b.auth(u) })
 	if err != nil {
 		return err
 	}
-	if x := auth.Exec; x != nil {
-		x.ClusterConfig = NewSecret(c.execConfig)
+	if auth.Exec != nil {
+		own := *auth.Exec // another context may run the plugin for another cluster
+		own.ClusterConfig = NewSecret(c.execConfig)
+		auth.Exec = &own
 	}
 	if c.server.hasUser {
 		// As net/http does it: user information is sent as basic auth where nothing else is.
@@ -84,10 +107,11 @@ func (b *builder) refer(c *rawCluster, u *rawUser) {
 	b.result.Files = slices.Compact(b.result.Files)
 }
 
-// ignore notes a field of e that has no effect. It is noted in the result and not in the entry, which several
-// contexts may use.
+// ignore notes a field of e that has no effect.
 func (b *builder) ignore(e *entry, field string) {
-	b.result.Ignored = append(b.result.Ignored, e.field(field))
+	if len(b.noted) < mostIgnored {
+		b.noted = append(b.noted, e.field(field))
+	}
 }
 
 func (b *builder) resolve(path string) (string, bool) {

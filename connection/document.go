@@ -150,9 +150,20 @@ func (e *entry) fail(field string, line int, p Problem) {
 	}
 }
 
-// unknown notes a field that is not known. Its name is data: a credential may have slipped into the place of a key,
-// so only what looks like the name of a field is repeated.
-func (e *entry) unknown(key, value *yaml.Node) {
+// mostIgnored is how many ignored fields of one entry are told by name. Data may have any number of them, and each
+// context tells them again.
+const mostIgnored = 32
+
+// unknown notes a field that is not known, below prefix. Its name is data: a credential may have slipped into the
+// place of a key, so only what looks like the name of a field is repeated.
+func (e *entry) unknown(prefix string, key, value *yaml.Node) {
+	if len(e.ignored) > mostIgnored {
+		return
+	}
+	if len(e.ignored) == mostIgnored {
+		e.ignored = append(e.ignored, e.field("(and more)"))
+		return
+	}
 	name := key.Value
 	plausible := len(name) <= 40 && !isNull(value)
 	for _, c := range []byte(name) {
@@ -161,7 +172,7 @@ func (e *entry) unknown(key, value *yaml.Node) {
 	if !plausible {
 		name = "(a field with an unusual name)"
 	}
-	e.ignored = append(e.ignored, e.field(name))
+	e.ignored = append(e.ignored, e.field(prefix+name))
 }
 
 // each calls f for every field of an object.

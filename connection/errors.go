@@ -114,9 +114,13 @@ func joined(errs []*PolicyError) error {
 		return nil
 	}
 	all := &multierror.Error{ErrorFormat: func(es []error) string {
-		texts := make([]string, len(es))
-		for i, e := range es {
-			texts[i] = e.Error()
+		const most = 8 // data may have any number of violations, and a message has to be readable
+		var texts []string
+		for _, e := range es[:min(len(es), most)] {
+			texts = append(texts, e.Error())
+		}
+		if more := len(es) - len(texts); more > 0 {
+			texts = append(texts, fmt.Sprintf("and %d more", more))
 		}
 		return strings.Join(texts, "; ")
 	}}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"hash"
 	"maps"
 	"slices"
 	"sync"
@@ -31,7 +30,11 @@ var processKey = sync.OnceValue(func() []byte {
 // DigestOf returns the fingerprint of a Secret's data as it is, so that data that did not change is recognised
 // without parsing it. No data and empty data are equal.
 func DigestOf(data map[string][]byte) Fingerprint {
-	d := newDigest()
+	size := 0
+	for k, v := range data {
+		size += len(k) + len(v) + 16
+	}
+	d := newDigest(size + 8)
 	d.len(len(data))
 	for _, k := range slices.Sorted(maps.Keys(data)) {
 		d.strings(k)
@@ -40,25 +43,24 @@ func DigestOf(data map[string][]byte) Fingerprint {
 	return d.sum()
 }
 
-// digest writes values into a keyed hash, each behind its length, so that no two different sequences collide.
-type digest struct{ h hash.Hash }
+// digest collects values, each behind its length, so that no two different sequences collide.
+type digest struct{ content []byte }
 
-func newDigest() digest { return digest{hmac.New(sha256.New, processKey())} }
+func newDigest(size int) *digest { return &digest{make([]byte, 0, size)} }
 
-func (d digest) bytes(b []byte) {
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-	d.h.Write(n[:])
-	d.h.Write(b)
+func (d *digest) bytes(b []byte) {
+	d.len(len(b))
+	d.content = append(d.content, b...)
 }
 
-func (d digest) strings(ss ...string) {
+func (d *digest) strings(ss ...string) {
 	for _, s := range ss {
-		d.bytes([]byte(s))
+		d.len(len(s))
+		d.content = append(d.content, s...)
 	}
 }
 
-func (d digest) bool(b bool) {
+func (d *digest) bool(b bool) {
 	if b {
 		d.strings("1")
 	} else {
@@ -66,16 +68,19 @@ func (d digest) bool(b bool) {
 	}
 }
 
-func (d digest) len(n int) { d.bytes(binary.BigEndian.AppendUint64(nil, uint64(n))) }
+func (d *digest) len(n int) { d.content = binary.BigEndian.AppendUint64(d.content, uint64(n)) }
 
-func (d digest) sum() (f Fingerprint) {
-	d.h.Sum(f[:0])
+func (d *digest) sum() (f Fingerprint) {
+	h := hmac.New(sha256.New, processKey())
+	h.Write(d.content)
+	h.Sum(f[:0])
 	return f
 }
 
 // EndpointFingerprint covers where the cluster is and how it is recognised.
 func (s Spec) EndpointFingerprint() Fingerprint {
-	e, d := s.Endpoint, newDigest()
+	e := s.Endpoint
+	d := newDigest(256 + len(e.CAData))
 	d.strings("endpoint", e.Server)
 	d.bytes(e.CAData)
 	d.strings(e.TLSServerName)
@@ -87,7 +92,8 @@ func (s Spec) EndpointFingerprint() Fingerprint {
 
 // AuthFingerprint covers how to authenticate.
 func (s Spec) AuthFingerprint() Fingerprint {
-	a, d := s.Auth, newDigest()
+	a := s.Auth
+	d := newDigest(512 + len(a.ClientCertificateData) + len(a.Token.Reveal()) + len(a.ClientKeyData.Reveal()))
 	d.strings("auth", a.Token.Reveal())
 	d.bytes(a.ClientCertificateData)
 	d.strings(a.ClientKeyData.Reveal(), a.Username, a.Password.Reveal())

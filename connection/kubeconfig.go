@@ -95,6 +95,8 @@ type rawKubeconfig struct {
 	users      []rawUser
 	contexts   []rawContext
 	violations []*PolicyError // of all entries, let pass in audit mode
+
+	clustersByName, usersByName, contextsByName index
 }
 
 type rawContext struct {
@@ -131,6 +133,9 @@ func readKubeconfig(data []byte, o KubeconfigOptions) (*rawKubeconfig, error) {
 	if c.problem != nil {
 		return nil, c.problem
 	}
+	c.clustersByName = indexOf(len(c.clusters), func(i int) string { return c.clusters[i].name })
+	c.usersByName = indexOf(len(c.users), func(i int) string { return c.users[i].name })
+	c.contextsByName = indexOf(len(c.contexts), func(i int) string { return c.contexts[i].name })
 	return c, nil
 }
 
@@ -154,7 +159,7 @@ func (c *rawKubeconfig) readField(key string, k, v *yaml.Node) {
 		c.elements(key, v, func(n *yaml.Node) { c.contexts = append(c.contexts, c.readContext(n)) })
 	case "preferences", "extensions": // of kubectl and others
 	default:
-		c.unknown(k, v)
+		c.unknown("", k, v)
 	}
 }
 
@@ -172,7 +177,7 @@ func (e *entry) readEntry(n *yaml.Node, list, key string, f func(key string, k, 
 		case key:
 			e.each("", v, f)
 		default:
-			e.unknown(kn, v)
+			e.unknown("", kn, v)
 		}
 	})
 }
@@ -186,7 +191,7 @@ func (c *rawKubeconfig) readContext(n *yaml.Node) (x rawContext) {
 			x.user = x.text(key, v)
 		case "namespace", "extensions": // of kubectl and others
 		default:
-			x.unknown(k, v)
+			x.unknown("", k, v)
 		}
 	})
 	return x
@@ -219,7 +224,7 @@ func (c *rawKubeconfig) readCluster(n *yaml.Node) (x rawCluster) {
 		case "extensions":
 			x.execConfig = x.readExecExtension(v)
 		default:
-			x.unknown(k, v)
+			x.unknown("", k, v)
 		}
 	})
 	return x
@@ -272,7 +277,7 @@ func (c *rawKubeconfig) choose(name string) (*rawContext, error) {
 
 // find returns the context of a name. The error is about the entry of list, or about field.
 func (c *rawKubeconfig) find(name, list, field string) (*rawContext, error) {
-	i, problem := lookup(len(c.contexts), func(i int) *entry { return &c.contexts[i].entry }, name)
+	i, problem := c.contextsByName.find(name)
 	if problem != "" {
 		if list != "" {
 			field = fieldPath(list, name, field)
@@ -282,22 +287,34 @@ func (c *rawKubeconfig) find(name, list, field string) (*rawContext, error) {
 	return &c.contexts[i], nil
 }
 
-// lookup returns the index of the one entry of a name, out of n.
-func lookup(n int, at func(int) *entry, name string) (index int, p Problem) {
-	index = -1
+// index finds the entries of a list by name.
+type index map[string]int
+
+// twice stands in an index for a name that several entries have.
+const twice = -1
+
+func indexOf(n int, name func(int) string) index {
+	x := make(index, n)
 	for i := range n {
-		if at(i).name != name {
-			continue
+		if _, ok := x[name(i)]; ok {
+			x[name(i)] = twice
+		} else {
+			x[name(i)] = i
 		}
-		if index >= 0 {
-			return -1, ProblemAmbiguous
-		}
-		index = i
 	}
-	if index < 0 {
-		return -1, ProblemNotFound
+	return x
+}
+
+// find returns which entry has a name.
+func (x index) find(name string) (int, Problem) {
+	i, ok := x[name]
+	switch {
+	case !ok:
+		return 0, ProblemNotFound
+	case i == twice:
+		return 0, ProblemAmbiguous
 	}
-	return index, ""
+	return i, ""
 }
 
 // parse makes a connection of one context. Nothing is opened before policy has seen both entries.
@@ -306,21 +323,11 @@ func (c *rawKubeconfig) parse(ctx context.Context, x *rawContext) (r Result, err
 	if x.problem != nil {
 		return r, x.problem
 	}
-	refer := func(field, name string, n int, at func(int) *entry) (int, error) {
-		i, problem := lookup(n, at, name)
-		if name == "" {
-			problem = ProblemMissing
-		}
-		if problem != "" {
-			return 0, &ParseError{Object: kubeconfigObject, Field: x.field(field), Problem: problem}
-		}
-		return i, nil
-	}
-	i, err := refer("cluster", x.cluster, len(c.clusters), func(i int) *entry { return &c.clusters[i].entry })
+	i, err := x.refer("cluster", x.cluster, c.clustersByName)
 	if err != nil {
 		return r, err
 	}
-	j, err := refer("user", x.user, len(c.users), func(i int) *entry { return &c.users[i].entry })
+	j, err := x.refer("user", x.user, c.usersByName)
 	if err != nil {
 		return r, err
 	}
@@ -336,6 +343,18 @@ func (c *rawKubeconfig) parse(ctx context.Context, x *rawContext) (r Result, err
 	build := builder{ctx: ctx, dir: c.options.Dir, read: c.options.ReadFile, result: &r}
 	err = build.spec(cluster, user)
 	return r, err
+}
+
+// refer returns which entry a field of the context names.
+func (x *rawContext) refer(field, name string, in index) (int, error) {
+	if name == "" {
+		return 0, x.failure(field, ProblemMissing)
+	}
+	i, problem := in.find(name)
+	if problem != "" {
+		return 0, x.failure(field, problem)
+	}
+	return i, nil
 }
 
 // resolveCommand makes a relative path of a plugin absolute, as client-go does. Bare names stay as they are.

@@ -2,6 +2,7 @@ package connection
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -247,5 +248,63 @@ func TestResultsOfOneFileAreIndependent(t *testing.T) {
 		if diff := cmp.Diff(want, r.Ignored); r.Err != nil || diff != "" {
 			t.Errorf("%s: %v, ignored: %s", r.Name, r.Err, diff)
 		}
+	}
+}
+
+func TestAPluginGetsTheConfigOfItsOwnCluster(t *testing.T) {
+	cluster := func(name string) string {
+		return "- name: " + name + "\n  cluster:\n    server: https://" + name + "\n    extensions: [{name: " + execExtension + ", extension: {name: " + name + "}}]\n"
+	}
+	data := "clusters:\n" + cluster("a") + cluster("b") + "users: [{name: u, user: {exec: {command: /bin/plugin, apiVersion: " + execV1 + "}}}]\n" +
+		"contexts: [{name: a, context: {cluster: a, user: u}}, {name: b, context: {cluster: b, user: u}}]\n"
+	results, err := ParseContexts(t.Context(), []byte(data), KubeconfigOptions{Policy: everything()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if got, want := r.Spec.Auth.Exec.ClusterConfig.Reveal(), `{"name":"`+r.Name+`"}`; got != want {
+			t.Errorf("context %s: the plugin gets %s", r.Name, got)
+		}
+	}
+}
+
+// TestHostileSizesStayCheap gives a file of the largest size its worst shapes: what one context costs must not be
+// multiplied by their number.
+func TestHostileSizesStayCheap(t *testing.T) {
+	repeat := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	contexts := "contexts:\n" + repeat(6000, "- {name: c%[1]d, context: {cluster: k, user: u}}\n")
+	cluster := "clusters: [{name: k, cluster: {server: 'https://k', certificate-authority-data: " + b64(strings.Repeat(admin().cert, 400)) + "}}]\n"
+	user := "users: [{name: u, user: {token: abc}}]\n"
+	for name, data := range map[string]string{
+		"one large CA":         cluster + user + contexts,
+		"many unknown fields":  "clusters: [{name: k, cluster: {server: 'https://k'}}]\n" + user + contexts + repeat(40000, "x%d: 1\n"),
+		"many clusters, users": "clusters:\n" + repeat(4000, "- {name: k%d}\n") + "users:\n" + repeat(4000, "- {name: u%d}\n") + contexts,
+	} {
+		if len(data) > DefaultMaxSize {
+			t.Fatalf("%s: %d bytes", name, len(data))
+		}
+		results, err := ParseContexts(t.Context(), []byte(data), KubeconfigOptions{})
+		if err != nil || len(results) != 6000 {
+			t.Fatalf("%s: %d contexts, %v", name, len(results), err)
+		}
+		for _, r := range results {
+			if len(r.Ignored) > mostIgnored+1 {
+				t.Fatalf("%s: %d ignored fields", name, len(r.Ignored))
+			}
+		}
+		if len(results) > 1 && len(results[0].Spec.Endpoint.CAData) > 0 && &results[0].Spec.Endpoint.CAData[0] != &results[1].Spec.Endpoint.CAData[0] {
+			t.Errorf("%s: the CA was read for each context", name)
+		}
+	}
+	violations := "users:\n" + repeat(10000, "- {name: u%d, user: {auth-provider: {}}}\n")
+	_, err := ParseContexts(t.Context(), []byte(violations), KubeconfigOptions{})
+	if err == nil || len(err.Error()) > 2000 || !strings.HasSuffix(err.Error(), "and 9992 more") {
+		t.Errorf("ten thousand violations are told as %.3000v", err)
 	}
 }

@@ -15,6 +15,7 @@ type rawCluster struct {
 	insecure           bool
 	disableCompression bool
 	execConfig         string // JSON
+	built              built[Endpoint]
 }
 
 // clusterNames are the names of the fields of a cluster entry.
@@ -37,6 +38,7 @@ type rawUser struct {
 	impersonates       bool // a field of impersonation is there, empty or not
 	emptyImpersonation bool // … and one of them is empty
 	mentions           bool // a field that could hold a credential is there
+	built              built[Auth]
 }
 
 // userNames are the names of the fields of a user entry.

@@ -45,7 +45,7 @@ func (c *rawKubeconfig) readUser(n *yaml.Node) (x rawUser) {
 		case "password":
 			x.password = x.text(key, v)
 		default:
-			x.unknown(k, v)
+			x.unknown("", k, v)
 			return
 		}
 		x.mentions = true
@@ -72,7 +72,7 @@ func (x *rawUser) readExec(n *yaml.Node) *rawExec {
 			exec.interactiveMode = x.text(field, v)
 		case "installHint": // for people at a terminal
 		default:
-			x.unknown(k, v)
+			x.unknown("exec.", k, v)
 		}
 	})
 	return exec
@@ -86,7 +86,7 @@ func (x *rawUser) readEnvVar(n *yaml.Node) (v EnvVar) {
 		case "value":
 			v.Value = NewSecret(x.text("exec.env", value))
 		default:
-			x.unknown(k, value)
+			x.unknown("exec.env.", k, value)
 		}
 	})
 	return v
