@@ -98,7 +98,7 @@ func newServer(t testing.TB, h http.Handler) *server {
 	s := &server{ca: newAuthority(t, "server CA"), Server: httptest.NewUnstartedServer(h)}
 	s.TLS = &tls.Config{
 		MinVersion:   tls.VersionTLS12,
-		Certificates: []tls.Certificate{s.ca.pair(t, "server")},
+		Certificates: []tls.Certificate{s.ca.pair(t, "server", "server.internal")},
 		ClientAuth:   tls.RequestClientCert,
 	}
 	s.EnableHTTP2 = true
@@ -190,4 +190,19 @@ func eventually(t testing.TB, what string, cond func() bool) {
 			t.Fatalf("waited too long for %s", what)
 		}
 	}
+}
+
+// newProxyServer serves h over HTTP/1.1, with TLS if there is an authority, and returns its address.
+func newProxyServer(t testing.TB, h http.Handler, ca *authority) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if ca != nil {
+		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.pair(t, "proxy")}}
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
 }
