@@ -174,10 +174,7 @@ func TestUnevenCRDs(t *testing.T) {
 func TestForbiddenKind(t *testing.T) {
 	plane := planes.Get(t, controlplane.Options{Name: "one"})
 	rules := []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"namespaces"}}}
-	user, err := plane.NewUser(t.Context(), "forbidden-kind", rules...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	user := newUser(t, plane, rules...)
 	f := newFleet(t, aggregate.Options{})
 	inv := started(t, f, "x")
 	inv.say().Engage(member(t, "a", issue(t, user).Kubeconfig()))

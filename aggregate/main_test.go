@@ -3,15 +3,16 @@ package aggregate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -184,17 +185,18 @@ func (f *fleet) is(name string, state backends.State, reason backends.Reason) bo
 	return s.State == state && s.Reason == reason
 }
 
-// configMap creates a ConfigMap in the default namespace, named after the test.
+var configMaps atomic.Int64 // how many configMap has made
+
+// configMap creates a ConfigMap in the default namespace, under a name that is new, and returns namespace/name.
 func configMap(t *testing.T, plane *controlplane.ControlPlane, name string) string {
 	t.Helper()
 	c, err := client.New(plane.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	name = strings.ToLower(t.Name()) + "-" + name
-	name = strings.NewReplacer("/", "-", "_", "-").Replace(name)
+	name = fmt.Sprint(name, "-", configMaps.Add(1))
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-	if err := c.Create(t.Context(), cm); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := c.Create(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}
 	return "default/" + name
@@ -231,11 +233,12 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// admin is a user who may do everything, with a name of its own for each test.
-func admin(t *testing.T, plane *controlplane.ControlPlane) *controlplane.User {
+var users atomic.Int64 // how many newUser has made: a control plane knows each name once, however often a test runs
+
+// newUser makes a user with the given rights.
+func newUser(t *testing.T, plane *controlplane.ControlPlane, rules ...rbacv1.PolicyRule) *controlplane.User {
 	t.Helper()
-	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	user, err := plane.NewUser(t.Context(), name, controlplane.Everything()...)
+	user, err := plane.NewUser(t.Context(), fmt.Sprint("user-", users.Add(1)), rules...)
 	if err != nil {
 		t.Fatal(err)
 	}

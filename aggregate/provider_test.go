@@ -135,7 +135,7 @@ func TestSilentMemberHarmsNobody(t *testing.T) {
 // A rotated token is swapped in under the running cluster: nothing is engaged anew, and the old one can be revoked.
 func TestRotatedTokenIsSwapped(t *testing.T) {
 	plane := planes.Get(t, controlplane.Options{Name: "one"})
-	user := admin(t, plane)
+	user := newUser(t, plane, controlplane.Everything()...)
 	f := newFleet(t, aggregate.Options{})
 	inv := started(t, f, "secrets")
 	token := issue(t, user)

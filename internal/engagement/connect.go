@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tributary-fleet/tributary/connection"
 	"github.com/tributary-fleet/tributary/internal/restmapper"
 	"github.com/tributary-fleet/tributary/internal/transport"
 )
@@ -21,9 +20,9 @@ const memberHost = "https://member.tributary.invalid"
 
 // proved is a connection that was tried and found good, and what it is to be used for.
 type proved struct {
-	connection connection.Spec
+	link       Link
 	generation *transport.Generation
-	facts      Facts
+	number     uint64 // the machine's number of the generation
 	built      *built // nil: only to be swapped under a running engagement
 }
 
@@ -57,7 +56,7 @@ func (e *Engine) connect(ctx context.Context, r *run, m *member, a Connect, runn
 		return
 	}
 	m.proved = p
-	e.step(m, Connected{Generation: a.Generation, Facts: p.facts, SwapOnly: swapOnly, Jitter: jitter()})
+	e.step(m, Connected{Generation: a.Generation, Facts: p.link.Facts, SwapOnly: swapOnly, Jitter: jitter()})
 }
 
 // attempt waits for its turn and proves the connection, and builds a cluster upon it unless it is only to
@@ -72,12 +71,12 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.ConnectTimeout, errConnectTimeout)
 	defer cancel()
 
-	spec := a.Cluster.Connection
-	gen, err := transport.NewGeneration(spec, e.opts.Transport)
+	gen, err := transport.NewGeneration(a.Link.Connection, e.opts.Transport)
 	if err != nil {
 		return nil, 0, err
 	}
-	p = &proved{connection: spec, generation: gen}
+	p = &proved{link: a.Link, generation: gen, number: a.Generation}
+	facts := &p.link.Facts
 	defer func() {
 		if err != nil {
 			gen.Close()
@@ -98,19 +97,18 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 	if running == nil {
 		wg.Go(func() { surface, surfaceErr = e.mappers.Discover(ctx, c.client, memberHost, nil) })
 	}
-	wg.Go(func() { p.facts.UID = c.uid(ctx) })
-	wg.Go(func() { p.facts.Version = c.version(ctx) })
-	wg.Go(func() { p.facts.User, userErr = c.user(ctx) })
+	wg.Go(func() { facts.UID = c.uid(ctx) })
+	wg.Go(func() { facts.Version = c.version(ctx) })
+	wg.Go(func() { facts.User, userErr = c.user(ctx) })
 	wg.Wait()
 	if err := errors.Join(userErr, surfaceErr); err != nil {
 		return nil, 0, err
 	}
 	if running != nil {
-		in := running.inForce()
-		if p.facts.User != in.facts.User {
-			p.facts.MayWatch = c.mayWatch(ctx, running.built)
+		if facts.User != a.RunningLink.Facts.User {
+			facts.MayWatch = c.mayWatch(ctx, running.built)
 		}
-		if CanSwap(in.connection, spec, in.facts, p.facts) {
+		if CanSwap(a.RunningLink, p.link) {
 			return p, running.id, nil
 		}
 		if surface, err = e.mappers.Discover(ctx, c.client, memberHost, nil); err != nil {

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tributary-fleet/tributary/backends"
-	"github.com/tributary-fleet/tributary/connection"
 	"github.com/tributary-fleet/tributary/internal/restmapper"
 	"github.com/tributary-fleet/tributary/internal/transport"
 )
@@ -30,6 +29,8 @@ type built struct {
 	mapper    *restmapper.Mapper
 	transport *transport.Transport
 	health    *watchHealth
+	// onUnauthorized is told of a generation whose credential was refused. Set before the cluster is served.
+	onUnauthorized func(*transport.Generation)
 
 	indexMu sync.Mutex
 	indexed map[indexKey]*onceIndexed
@@ -37,21 +38,23 @@ type built struct {
 
 // build makes a cluster upon a generation. It does no I/O.
 func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *restmapper.Surface) (*built, error) {
-	b := &built{name: name, indexed: map[indexKey]*onceIndexed{}}
-	b.transport = transport.New(gen, e.opts.Transport)
+	b := &built{name: name, indexed: map[indexKey]*onceIndexed{}, onUnauthorized: func(*transport.Generation) {}}
+	options := e.opts.Transport
+	options.OnUnauthorized = func(g *transport.Generation) { b.onUnauthorized(g) }
+	b.transport = transport.New(gen, options)
 	b.health = &watchHealth{next: b.transport, missing: func() { b.mapper.Refresh() }}
 	httpClient := &http.Client{Transport: b.health}
 	b.mapper = e.mappers.NewMapper(surface, func(ctx context.Context, previous *restmapper.Surface) (*restmapper.Surface, error) {
 		return e.mappers.Discover(ctx, httpClient, memberHost, previous)
 	}, restmapper.MapperOptions{})
 
-	options := []cluster.Option{func(o *cluster.Options) {
+	clusterOptions := []cluster.Option{func(o *cluster.Options) {
 		o.Scheme = r.scheme
 		o.Logger = r.log.WithValues("cluster", name)
 		o.Cache.DefaultTransform = crcache.TransformStripManagedFields()
 	}}
-	options = append(options, e.opts.ClusterOptions...)
-	options = append(options, func(o *cluster.Options) {
+	clusterOptions = append(clusterOptions, e.opts.ClusterOptions...)
+	clusterOptions = append(clusterOptions, func(o *cluster.Options) {
 		o.HTTPClient = httpClient
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return b.mapper, nil }
 		newCache := o.NewCache
@@ -68,7 +71,7 @@ func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *
 		}
 	})
 	var err error
-	if b.cluster, err = cluster.New(b.transport.RESTConfig(memberHost), options...); err != nil {
+	if b.cluster, err = cluster.New(b.transport.RESTConfig(memberHost), clusterOptions...); err != nil {
 		b.mapper.Close()
 		return nil, fmt.Errorf("build cluster: %w", err)
 	}
@@ -97,30 +100,22 @@ type engaged struct {
 	// wg waits for the cluster's own goroutines.
 	wg sync.WaitGroup
 
-	force atomic.Pointer[inForce]
+	force atomic.Pointer[proved] // what it runs upon now
 	// probes counts the probes, so that one in a while also asks who answers.
 	probes atomic.Uint64
-}
-
-// inForce is the connection that an engagement runs upon now, and what it told.
-type inForce struct {
-	connection connection.Spec
-	facts      Facts
 }
 
 func newEngaged(ctx context.Context, id uint64, p *proved) *engaged {
 	en := &engaged{built: p.built, id: id, handedOver: make(chan struct{})}
 	en.ctx, en.cancel = context.WithCancel(ctx)
 	en.cache.life = en.ctx
-	en.force.Store(&inForce{p.connection, p.facts})
+	en.force.Store(p)
 	return en
 }
 
-func (en *engaged) inForce() *inForce { return en.force.Load() }
-
 // swap puts a proved connection under the running cluster.
 func (en *engaged) swap(p *proved) {
-	en.force.Store(&inForce{p.connection, p.facts})
+	en.force.Store(p)
 	en.transport.Swap(p.generation)
 }
 

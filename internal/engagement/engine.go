@@ -226,6 +226,11 @@ func (e *Engine) do(m *member, action Action) {
 		r.wg.Go(func() { p.discard(e.opts.DrainTimeout) })
 	case Engage:
 		en := newEngaged(r.ctx, a.Engagement, m.proved)
+		en.onUnauthorized = func(g *transport.Generation) {
+			if in := en.force.Load(); in.generation == g {
+				e.report(m, Unauthorized{en.id, in.number})
+			}
+		}
 		m.proved = nil
 		m.engaged[a.Engagement] = en
 		previous := m.handedOver

@@ -64,6 +64,11 @@ type (
 		Pending    string  // the kinds that the cluster does not serve, as a sentence; empty if there are none
 		Order      uint64  // later news have a higher number
 	}
+	// Unauthorized: the cluster has answered 401 to a request over this generation.
+	Unauthorized struct {
+		Engagement uint64
+		Generation uint64
+	}
 	// Stopped: the engagement's cluster ended by itself, which it never should.
 	Stopped struct {
 		Engagement uint64
@@ -87,6 +92,7 @@ func (EngageReturned) event() {}
 func (Synced) event()         {}
 func (Probed) event()         {}
 func (WatchesChanged) event() {}
+func (Unauthorized) event()   {}
 func (Stopped) event()        {}
 func (Drained) event()        {}
 func (Tick) event()           {}
@@ -120,11 +126,13 @@ type Facts struct {
 type Action interface{ action() }
 
 type (
-	// Connect: start an attempt for this generation. Running is the engagement that it would take over, or 0.
+	// Connect: start an attempt for this generation. Running is the engagement that it would take over, or 0, and
+	// RunningLink what that runs upon.
 	Connect struct {
-		Generation uint64
-		Cluster    backends.Cluster
-		Running    uint64
+		Generation  uint64
+		Link        Link
+		Running     uint64
+		RunningLink Link
 	}
 	// CancelConnect: end this attempt. A result that comes nevertheless is to be closed.
 	CancelConnect struct {

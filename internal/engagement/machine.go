@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tributary-fleet/tributary/backends"
-	"github.com/tributary-fleet/tributary/connection"
 )
 
 // Timing are the durations and counts that a Machine goes by.
@@ -82,9 +81,7 @@ type retry struct {
 // running is the engagement that serves the name.
 type running struct {
 	id, generation uint64
-	source         string
-	connection     connection.Spec // in force
-	facts          Facts
+	link           Link // in force
 	handedOver     bool // Engage has returned
 	synced         bool
 	watches        WatchesChanged
@@ -98,8 +95,7 @@ type running struct {
 // attempt is a connection being made.
 type attempt struct {
 	generation uint64
-	source     string
-	connection connection.Spec
+	link       Link // without Facts
 }
 
 // NewMachine returns a Machine for a name that nobody has declared yet.
@@ -124,6 +120,9 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 			c.retry = retry{}
 		}
 		c.cluster, c.hold = e.Cluster, nil
+		if m.inForce(c) {
+			m.current.link.Hints = e.Cluster.Hints
+		}
 	case Held:
 		c := m.candidate(e.Source)
 		c.hold = &e.Hold
@@ -137,7 +136,7 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 		if m.attempt == nil || m.attempt.generation != e.Generation {
 			return nil
 		}
-		if c := m.bySource(m.attempt.source); c != nil {
+		if c := m.bySource(m.attempt.link.Source); c != nil {
 			m.failed(c, now, e.Failure, e.Jitter)
 		}
 		m.attempt = nil
@@ -159,6 +158,11 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 		if m.current != nil && m.current.id == e.Engagement && e.Order > m.current.watches.Order {
 			m.current.watches = e
 		}
+	case Unauthorized:
+		// Do not wait for the next probe to learn whether the credential is dead.
+		if r := m.current; r != nil && r.id == e.Engagement && r.generation == e.Generation && !r.probing && r.failures == 0 {
+			r.nextProbe = now
+		}
 	case Stopped:
 		if m.current != nil && m.current.id == e.Engagement {
 			return m.lose(now, e.Failure, e.Jitter)
@@ -177,18 +181,18 @@ func (m *Machine) connected(now time.Time, e Connected) []Action {
 	}
 	a, old := m.attempt, m.current
 	m.attempt = nil
+	a.link.Facts = e.Facts
 	swap := e.SwapOnly != 0
-	if swap && (old == nil || old.id != e.SwapOnly || !CanSwap(old.connection, a.connection, old.facts, e.Facts)) {
+	if swap && (old == nil || old.id != e.SwapOnly || !CanSwap(old.link, a.link)) {
 		// The engagement that it was meant for has ended meanwhile: decide starts another attempt.
 		return []Action{Discard{e.Generation}}
 	}
-	if c := m.bySource(a.source); c != nil {
+	if c := m.bySource(a.link.Source); c != nil {
 		c.retry = retry{}
 	}
 	switch {
 	case swap:
-		old.generation, old.source, old.connection, old.facts = a.generation, a.source, a.connection, e.Facts
-		old.failures = 0
+		old.generation, old.link, old.failures = a.generation, a.link, 0
 		return []Action{Swap{old.id, a.generation}}
 	case old != nil:
 		// Make before break: the new connection is proved, so the name never goes without a cluster.
@@ -202,23 +206,10 @@ func (m *Machine) engage(now time.Time, a *attempt, e Connected) []Action {
 	m.lastEngagement++
 	m.lost = false
 	m.current = &running{
-		id: m.lastEngagement, generation: a.generation, source: a.source, connection: a.connection, facts: e.Facts,
+		id: m.lastEngagement, generation: a.generation, link: a.link,
 		nextProbe: now.Add(time.Duration((0.5 + e.Jitter/2) * float64(m.timing.ProbeInterval))),
 	}
 	return []Action{Engage{m.current.id, a.generation}}
-}
-
-// CanSwap reports whether a running engagement may go on upon a new connection, caches and all: the new
-// connection reaches the same cluster, and may watch what is being watched.
-//
-// An identity that is known on both sides decides which cluster it is. Where it is not, an unchanged endpoint
-// speaks for the same cluster; a changed one is never guessed about.
-func CanSwap(running, next connection.Spec, runningFacts, nextFacts Facts) bool {
-	same := running.Endpoint.Equal(next.Endpoint)
-	if runningFacts.UID != "" && nextFacts.UID != "" {
-		same = runningFacts.UID == nextFacts.UID
-	}
-	return same && (runningFacts.User == nextFacts.User || nextFacts.MayWatch)
 }
 
 func (m *Machine) probed(now time.Time, e Probed) []Action {
@@ -233,12 +224,16 @@ func (m *Machine) probed(now time.Time, e Probed) []Action {
 	}
 	switch {
 	case e.Failure != nil:
+		if e.Failure.Reason == backends.ReasonUnauthorized {
+			// The cluster is there; only the credential is not good. That is certain soon.
+			r.nextProbe = now.Add(m.timing.ProbeInterval / 10)
+		}
 		r.failures++
 		r.failure = *e.Failure
 		if r.failures >= m.timing.ProbeFailures {
 			return m.lose(now, *e.Failure, e.Jitter)
 		}
-	case e.UID != "" && r.facts.UID != "" && e.UID != r.facts.UID:
+	case e.UID != "" && r.link.Facts.UID != "" && e.UID != r.link.Facts.UID:
 		// Another cluster answers at the address. Its objects must never mix with those in the caches.
 		return m.lose(now, Failure{backends.ReasonReplaced, "another cluster answers at this address"}, 0)
 	default:
@@ -249,7 +244,7 @@ func (m *Machine) probed(now time.Time, e Probed) []Action {
 
 // lose ends the engagement because of a failure, and has its source tried again after a while.
 func (m *Machine) lose(now time.Time, f Failure, jitter float64) []Action {
-	if c := m.bySource(m.current.source); c != nil {
+	if c := m.bySource(m.current.link.Source); c != nil {
 		m.failed(c, now, f, jitter)
 	}
 	m.lost = true
@@ -286,7 +281,7 @@ func (m *Machine) decide(now time.Time) (actions []Action) {
 	default:
 		if m.current != nil {
 			// Nothing may use any longer what its source has taken back, for instance by a policy.
-			if c := m.bySource(m.current.source); c != nil && c.hold != nil && !c.hold.Keep {
+			if c := m.bySource(m.current.link.Source); c != nil && c.hold != nil && !c.hold.Keep {
 				actions = append(actions, m.end(c.hold.Reason)...)
 			}
 		}
@@ -307,7 +302,7 @@ func (m *Machine) target() (*candidate, backends.Reason) {
 		if c.hold == nil {
 			return c, ""
 		}
-		if c.hold.Keep && m.current != nil && m.current.source == c.source.Name {
+		if c.hold.Keep && m.current != nil && m.current.link.Source == c.source.Name {
 			return c, ""
 		}
 		if i == 0 {
@@ -319,7 +314,7 @@ func (m *Machine) target() (*candidate, backends.Reason) {
 
 // inForce reports whether the engagement runs upon the candidate's connection.
 func (m *Machine) inForce(c *candidate) bool {
-	return m.current != nil && m.current.source == c.source.Name && m.current.connection.Equal(c.cluster.Connection)
+	return m.current != nil && m.current.link.Source == c.source.Name && m.current.link.Connection.Equal(c.cluster.Connection)
 }
 
 // abandon cancels the attempt, if there is one.
@@ -335,7 +330,7 @@ func (m *Machine) abandon(actions []Action) []Action {
 // pursue makes sure that the one attempt that runs, or is waited for, is the candidate's.
 func (m *Machine) pursue(actions []Action, now time.Time, c *candidate) []Action {
 	if a := m.attempt; a != nil {
-		if a.source == c.source.Name && a.connection.Equal(c.cluster.Connection) {
+		if a.link.Source == c.source.Name && a.link.Connection.Equal(c.cluster.Connection) {
 			return actions
 		}
 		actions = m.abandon(actions)
@@ -344,10 +339,10 @@ func (m *Machine) pursue(actions []Action, now time.Time, c *candidate) []Action
 		return actions
 	}
 	m.lastGeneration++
-	m.attempt = &attempt{m.lastGeneration, c.source.Name, c.cluster.Connection}
-	connect := Connect{Generation: m.lastGeneration, Cluster: c.cluster}
+	m.attempt = &attempt{m.lastGeneration, Link{Source: c.source.Name, Connection: c.cluster.Connection, Hints: c.cluster.Hints}}
+	connect := Connect{Generation: m.lastGeneration, Link: m.attempt.link}
 	if m.current != nil {
-		connect.Running = m.current.id
+		connect.Running, connect.RunningLink = m.current.id, m.current.link
 	}
 	return append(actions, connect)
 }

@@ -32,6 +32,7 @@ type story struct {
 	machine *Machine
 	now     time.Time
 	start   time.Time
+	news    uint64 // of watches, so far
 }
 
 func newStory(timing Timing) *story {
@@ -86,7 +87,9 @@ func (s *story) tell(d *datadriven.TestData) (string, error) {
 		event = Declared{source(), backends.Cluster{Name: "member", Connection: connection.Spec{
 			Endpoint: connection.Endpoint{Server: "https://" + arg("server")},
 			Auth:     connection.Auth{Token: connection.NewSecret(arg("token"))},
-		}, Info: backends.Info{DisplayName: arg("title")}}}
+		}, Info: backends.Info{DisplayName: arg("title")}, Hints: backends.Identity{
+			MemberID: arg("member-id"), ClusterID: arg("cluster-id"), ClusterSet: arg("cluster-set"),
+		}}}
 	case "hold":
 		event = Held{source(), "member", backends.Hold{Reason: backends.Reason(arg("reason")), Keep: has("keep"), Rejected: has("rejected")}}
 	case "withdraw":
@@ -104,6 +107,14 @@ func (s *story) tell(d *datadriven.TestData) (string, error) {
 		event = Synced{number("engagement")}
 	case "probed":
 		event = Probed{number("engagement"), number("gen"), failure(), arg("uid"), 1}
+	case "unauthorized":
+		event = Unauthorized{number("engagement"), number("gen")}
+	case "watches":
+		s.news++
+		event = WatchesChanged{Engagement: number("engagement"), Pending: arg("pending"), Order: s.news}
+		if f := failure(); f != nil {
+			event = WatchesChanged{Engagement: number("engagement"), Failed: *f, Order: s.news}
+		}
 	case "ended-by-itself":
 		event = Stopped{number("engagement"), Failure{backends.ReasonEngageFailed, "ended"}, 1}
 	case "drained":
@@ -146,7 +157,7 @@ func (s *story) describe(out *strings.Builder) {
 func describeAction(a Action) string {
 	switch a := a.(type) {
 	case Connect:
-		out := fmt.Sprintf("connect to %s as generation %d", a.Cluster.Connection.Endpoint.Server, a.Generation)
+		out := fmt.Sprintf("connect to %s as generation %d", a.Link.Connection.Endpoint.Server, a.Generation)
 		if a.Running != 0 {
 			out += fmt.Sprintf(", while engagement %d runs", a.Running)
 		}

@@ -68,7 +68,7 @@ func TestSimulationFinds(t *testing.T) {
 		"a change of connection that goes unheard": func(m *Machine) {
 			if m.current != nil && m.lastGeneration == 3 {
 				for _, c := range m.candidates {
-					c.cluster.Connection = m.current.connection
+					c.cluster.Connection = m.current.link.Connection
 				}
 			}
 		},
@@ -141,11 +141,9 @@ type world struct {
 	attempt    *Connect                    // the one that runs
 	cancelled  []uint64                    // attempts that were cancelled and have not returned
 	running    uint64                      // the engagement that runs, or 0
-	inForce    connection.Spec             // its connection
+	inForce    Link                        // what it runs upon
 	server     string                      // the cluster that it runs in
-	servedBy   string
-	sourceOf   map[uint64]string // who has declared what a generation connects to
-	generation uint64            // in force
+	generation uint64                      // in force
 	probing    bool
 	draining   []uint64
 	inFlight   Connect // the attempt whose success is being reported
@@ -157,7 +155,6 @@ func newWorld() *world {
 	return &world{
 		machine: NewMachine(Timing{}), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		declared: map[string]*connection.Spec{}, keeps: map[string]bool{}, ended: map[uint64]bool{},
-		sourceOf: map[uint64]string{},
 	}
 }
 
@@ -189,8 +186,8 @@ func (w *world) run(s []op) string {
 	switch {
 	case wanted && w.running == 0:
 		w.fail("declared by %s, and not engaged after a quiet time: %+v", want, w.machine.Status())
-	case wanted && !w.inForce.Equal(*w.declared[want]):
-		w.fail("declared by %s with %v, and runs upon %v after a quiet time", want, w.declared[want].Endpoint.Server, w.inForce.Endpoint.Server)
+	case wanted && !w.inForce.Connection.Equal(*w.declared[want]):
+		w.fail("declared by %s with %v, and runs upon %v after a quiet time", want, w.declared[want].Endpoint.Server, w.inForce.Connection.Endpoint.Server)
 	case len(w.declared) == 0 && (w.running != 0 || !w.machine.Idle()):
 		w.fail("nobody lists the name, and something of it is left after a quiet time")
 	}
@@ -205,7 +202,7 @@ func (w *world) wanted() (string, bool) {
 	for _, s := range sources {
 		if spec, listed := w.declared[s]; listed && spec != nil {
 			return s, true
-		} else if listed && w.keeps[s] && w.running != 0 && w.servedBy == s {
+		} else if listed && w.keeps[s] && w.running != 0 && w.inForce.Source == s {
 			return "", false // what runs is kept as it is
 		}
 	}
@@ -233,9 +230,9 @@ func (w *world) play(o op) {
 			return
 		}
 		w.say("hold from=%s:%d reason=PolicyViolation rejected", source, from.Rank)
-		serves := w.running != 0 && w.servedBy == source
+		serves := w.running != 0 && w.inForce.Source == source
 		w.step(Held{from, "member", backends.Hold{Reason: backends.ReasonPolicyViolation, Rejected: true}})
-		if serves && w.running != 0 && w.servedBy == source {
+		if serves && w.running != 0 && w.inForce.Source == source {
 			w.fail("policy refuses %s, and its connection is used still", source)
 		}
 	case opWithdraw:
@@ -293,12 +290,12 @@ func (w *world) connected(choice uint8) {
 	a := *w.attempt
 	w.attempt = nil
 	e := Connected{Generation: a.Generation, Jitter: 1, Facts: Facts{
-		UID: strings.TrimPrefix(a.Cluster.Connection.Endpoint.Server, "https://"), User: "user",
+		UID: strings.TrimPrefix(a.Link.Connection.Endpoint.Server, "https://"), User: "user",
 	}}
 	if choice%5 == 0 {
 		e.Facts.User = "other"
 	}
-	if a.Running != 0 && w.running == a.Running && CanSwap(w.inForce, a.Cluster.Connection, Facts{UID: w.server, User: "user"}, e.Facts) {
+	if a.Running != 0 && w.running == a.Running && CanSwap(w.inForce, Link{a.Link.Source, a.Link.Connection, backends.Identity{}, e.Facts}) {
 		e.SwapOnly = a.Running
 	}
 	swap := ""
@@ -307,6 +304,7 @@ func (w *world) connected(choice uint8) {
 	}
 	w.say("connected gen=%d uid=%s user=%s%s", e.Generation, e.Facts.UID, e.Facts.User, swap)
 	w.inFlight = a
+	w.inFlight.Link.Facts = e.Facts
 	w.step(e)
 }
 
@@ -393,7 +391,9 @@ func (w *world) do(a Action) {
 			w.fail("generation %d is meant for engagement %d while %d runs", a.Generation, a.Running, w.running)
 		}
 		w.attempt = &a
-		w.sourceOf[a.Generation], _ = w.wanted()
+		if want, _ := w.wanted(); a.Link.Source != want {
+			w.fail("generation %d is connected for %s, not for %s", a.Generation, a.Link.Source, want)
+		}
 	case CancelConnect:
 		if w.attempt == nil || w.attempt.Generation != a.Generation {
 			w.fail("generation %d is cancelled and was not being connected", a.Generation)
@@ -414,7 +414,7 @@ func (w *world) do(a Action) {
 		if w.running != a.Engagement || a.Generation != w.inFlight.Generation {
 			w.fail("generation %d is swapped under engagement %d while %d runs", a.Generation, a.Engagement, w.running)
 		}
-		if w.server != w.inFlight.Cluster.Connection.Endpoint.Server[len("https://"):] {
+		if w.server != w.inFlight.Link.Connection.Endpoint.Server[len("https://"):] {
 			w.fail("another cluster is swapped under engagement %d", a.Engagement)
 		}
 		w.upon(w.inFlight)
@@ -435,10 +435,9 @@ func (w *world) do(a Action) {
 }
 
 func (w *world) upon(a Connect) {
-	w.inForce = a.Cluster.Connection
-	w.server = strings.TrimPrefix(a.Cluster.Connection.Endpoint.Server, "https://")
+	w.inForce = a.Link
+	w.server = strings.TrimPrefix(a.Link.Connection.Endpoint.Server, "https://")
 	w.generation = a.Generation
-	w.servedBy = w.sourceOf[a.Generation]
 }
 
 // check compares what is shown with what is, and makes sure that nothing is stuck.

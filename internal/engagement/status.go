@@ -56,7 +56,7 @@ func (m *Machine) describe() Status {
 		}
 	}
 	if r := m.current; r != nil {
-		s.Version, s.UID, s.User = r.facts.Version, r.facts.UID, r.facts.User
+		s.Version, s.UID, s.User = r.link.Facts.Version, r.link.Facts.UID, r.link.Facts.User
 		s.State, s.Reason, s.Message = m.describeRunning(r, c)
 		return s
 	}

@@ -1,0 +1,43 @@
+package engagement
+
+import (
+	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/connection"
+)
+
+// Link is a connection to a cluster: who says it, what it is, and what is known of what it leads to.
+type Link struct {
+	Source     string
+	Connection connection.Spec
+	// Hints are what the inventory says of the cluster's identity.
+	Hints backends.Identity
+	// Facts are what the cluster says; zero before it was asked.
+	Facts Facts
+}
+
+// CanSwap reports whether a running engagement may go on upon another link, caches and all: it leads to the same
+// cluster, and its user may watch what is being watched.
+func CanSwap(running, next Link) bool {
+	same, known := sameCluster(running, next)
+	if !known {
+		// An unchanged endpoint speaks for the same cluster; about a changed one nothing is guessed.
+		same = running.Connection.Endpoint.Equal(next.Connection.Endpoint)
+	}
+	return same && (running.Facts.User == next.Facts.User || next.Facts.MayWatch)
+}
+
+// sameCluster reports whether both links lead to the same cluster, if that can be known: by the clusters' own
+// word, else by what the inventories say. Member IDs are unique within one hub only (KEP-4322), cluster IDs within a
+// ClusterSet (KEP-2149).
+func sameCluster(a, b Link) (same, known bool) {
+	switch {
+	case a.Facts.UID != "" && b.Facts.UID != "":
+		return a.Facts.UID == b.Facts.UID, true
+	case a.Hints.ClusterID != "" && b.Hints.ClusterID != "" && a.Hints.ClusterSet != "" && a.Hints.ClusterSet == b.Hints.ClusterSet:
+		return a.Hints.ClusterID == b.Hints.ClusterID, true
+	case a.Source == b.Source && a.Hints.MemberID != "" && b.Hints.MemberID != "":
+		return a.Hints.MemberID == b.Hints.MemberID, true
+	default:
+		return false, false
+	}
+}
