@@ -240,7 +240,7 @@ func lookForMarker(t *testing.T, name string, result any, err error) {
 	var out strings.Builder
 	logger := funcr.New(func(prefix, args string) { out.WriteString(prefix + args) }, funcr.Options{Verbosity: 10})
 	logger.Error(err, "rejected", "result", result)
-	for level := range 11 {
+	for _, level := range []int{0, 1, 10} {
 		logger.V(level).Info("rejected", "err", err, "result", result)
 	}
 	if showsMarker(out.String()) {
