@@ -102,7 +102,7 @@ func (o options) setLogger(s *screen, stderr io.Writer) {
 	logger := logr.Discard()
 	if o.verbose {
 		out := stderr
-		if s.live {
+		if s.live() {
 			out = s // or it would get into the table
 		}
 		logger = funcr.New(func(prefix, args string) { fmt.Fprintln(out, prefix, args) }, funcr.Options{LogTimestamp: true})

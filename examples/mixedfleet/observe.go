@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -38,11 +39,18 @@ func observe(ctx context.Context, o options, s *screen, stdout io.Writer) error 
 		if _, err := until(ctx, "every cluster engaged or found wanting", func() (bool, error) { return fleet.settled(), nil }); err != nil {
 			s.say("%v", err)
 		}
-		if o.output == "json" {
-			return printJSON(stdout, report{Clusters: fleet.table().list(), Steps: []result{}})
-		}
 		s.conclude()
-		return nil
+		if o.output == "json" {
+			if err := printJSON(stdout, report{Clusters: fleet.table().list(), Steps: []result{}}); err != nil {
+				return err
+			}
+		}
+		for _, b := range fleet.Backends() {
+			if b.Synced {
+				return nil
+			}
+		}
+		return errors.New("no inventory of the hub could be read")
 	})
 }
 

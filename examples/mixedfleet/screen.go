@@ -6,42 +6,38 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // screen shows narration and, below it, the table. On a terminal the table is redrawn in place; elsewhere it is
 // printed again when it means something new. Its methods may be called concurrently.
 type screen struct {
 	out    io.Writer
-	live   bool // out is a terminal
+	size   func() (width, height int, err error) // of the terminal; nil if out is none
 	colour bool
-	table  func() table // set by show
 
 	mu      sync.Mutex
-	drawn   []byte // the table on the terminal; empty if there is none
-	printed table  // the table as it was when it was last printed
-	partial []byte // of a line that Write has the beginning of
+	table   func() table // set by show; nil before
+	drawn   []byte       // the table on the terminal; empty if there is none
+	printed table        // the table as it was when it was last printed
+	partial []byte       // of a line that Write has the beginning of
 }
-
-// maxRows bounds the table on a terminal: what is higher than the terminal cannot be redrawn in place.
-const maxRows = 16
 
 func newScreen(out io.Writer) *screen {
-	live := isTerminal(out)
-	_, colourless := os.LookupEnv("NO_COLOR") // https://no-color.org
-	return &screen{out: out, live: live, colour: live && !colourless}
+	s := &screen{out: out}
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+		s.size = func() (int, int, error) { return term.GetSize(int(f.Fd())) }
+		_, colourless := os.LookupEnv("NO_COLOR") // https://no-color.org
+		s.colour = !colourless
+	}
+	return s
 }
 
-func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
+// live reports whether the table is redrawn in place.
+func (s *screen) live() bool { return s.size != nil }
 
 // say prints a line of narration.
 func (s *screen) say(format string, args ...any) {
@@ -81,7 +77,7 @@ func (s *screen) show(t func() table) {
 
 // run keeps the table on a terminal up to date until ctx ends.
 func (s *screen) run(ctx context.Context) {
-	if s.live {
+	if s.live() {
 		s.follow(ctx, 200*time.Millisecond)
 	}
 }
@@ -110,9 +106,9 @@ func (s *screen) refresh() {
 	}
 	t := s.table()
 	var b bytes.Buffer
-	if s.live {
+	if s.live() {
 		fmt.Fprintln(&b)
-		t.write(&b, time.Now(), style{colour: s.colour, maxRows: maxRows})
+		t.write(&b, time.Now(), s.style())
 		if !bytes.Equal(b.Bytes(), s.drawn) {
 			s.erase()
 			s.draw(b.Bytes())
@@ -143,13 +139,18 @@ func (s *screen) erase() {
 	s.drawn = nil
 }
 
-// draw puts a table on the terminal. Lines that are too long for it are cut off, so that the number of lines
-// is known. The caller holds mu.
+// draw puts a table on the terminal. The caller holds mu.
 func (s *screen) draw(t []byte) {
-	if len(t) == 0 {
-		return
-	}
-	const noWrap, wrap = "\x1b[?7l", "\x1b[?7h"
-	fmt.Fprint(s.out, noWrap+strings.TrimSuffix(string(t), "\n")+wrap+"\n")
+	_, _ = s.out.Write(t)
 	s.drawn = t
+}
+
+// style makes a table fit into the terminal: what is larger cannot be redrawn in place.
+func (s *screen) style() style {
+	const around = 6 // lines for the table's head and what is above and below it
+	width, height, err := s.size()
+	if err != nil {
+		width, height = 80, 24
+	}
+	return style{colour: s.colour, width: width, maxRows: max(1, height-around)}
 }

@@ -17,7 +17,7 @@ import (
 // table is what people see of the fleet at one moment.
 type table struct {
 	rows []row
-	// notes stand below the rows: backends that cannot be read (fully), in words.
+	// notes stand below the rows: what is wrong with whole backends, for instance.
 	notes []string
 }
 
@@ -38,6 +38,9 @@ func (f *fleet) table() table {
 	for _, c := range f.Clusters() {
 		objects, at := f.tally.count(c.Name)
 		t.rows = append(t.rows, rowOf(c, objects, at))
+	}
+	if len(t.rows) == 0 {
+		t.notes = append(t.notes, "no cluster is listed")
 	}
 	for _, b := range f.Backends() {
 		if b.Health.Reason != "" && b.Health.Reason != backends.ReasonStarting {
@@ -81,49 +84,72 @@ func (t table) since(earlier table) (news table) {
 // style says how a table is written.
 type style struct {
 	colour bool
+	// width is where lines are cut off; 0: nowhere.
+	width int
 	// maxRows is how many rows are written at most; 0: all. Clusters that are not Engaged come first then.
 	maxRows int
 }
 
+// heads are the columns' heads.
+var heads = [...]string{"NAME", "BACKEND", "STATE", "VERSION", "OBJECTS", "LAST EVENT"}
+
 // write writes the table as it looks at a moment.
 func (t table) write(w io.Writer, now time.Time, s style) {
 	rows, more := t.shown(s.maxRows)
-	var lines [][]string
 	if len(rows) > 0 {
-		lines = append(lines, []string{"NAME", "BACKEND", "STATE", "VERSION", "OBJECTS", "LAST EVENT"})
-	}
-	for _, r := range rows {
-		lines = append(lines, r.cells(now))
-	}
-	var widths [6]int
-	for _, cells := range lines {
-		for i, cell := range cells {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		lines := [][len(heads)]string{heads}
+		for _, r := range rows {
+			lines = append(lines, r.cells(now))
 		}
-	}
-	for n, cells := range lines {
-		var b strings.Builder
-		for i, cell := range cells {
-			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
-			switch {
-			case s.colour && n == 0:
-				cell = bold + cell + plain
-			case s.colour && i == 2:
-				cell = colourOf(rows[n-1].state) + cell + plain
+		var widths [len(heads)]int
+		for _, cells := range lines {
+			for i, cell := range cells {
+				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 			}
-			b.WriteString(cell + padding)
 		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+		for n, cells := range lines {
+			colours := [len(heads)]string{}
+			if n == 0 {
+				for i := range colours {
+					colours[i] = bold
+				}
+			} else {
+				colours[2] = colourOf(rows[n-1].state)
+			}
+			fmt.Fprintln(w, s.line(cells[:], widths[:], colours[:]))
+		}
 	}
 	if more > 0 {
 		fmt.Fprintf(w, "and %d more\n", more)
 	}
-	for _, u := range t.notes {
-		if s.colour {
-			u = red + u + plain
-		}
-		fmt.Fprintln(w, u)
+	for _, note := range t.notes {
+		fmt.Fprintln(w, s.line([]string{note}, []int{0}, []string{red}))
 	}
+}
+
+// line lays out one line.
+func (s style) line(cells []string, widths []int, colours []string) string {
+	var b strings.Builder
+	used := 0
+	for i, cell := range cells {
+		text := []rune(cell)
+		if s.width > 0 {
+			text = text[:min(len(text), max(0, s.width-used))]
+		}
+		if s.colour && colours[i] != "" {
+			b.WriteString(colours[i] + string(text) + plain)
+		} else {
+			b.WriteString(string(text))
+		}
+		if i < len(cells)-1 {
+			gap := widths[i] - len([]rune(cell)) + 2
+			used += widths[i] + 2
+			if s.width == 0 || used < s.width {
+				b.WriteString(strings.Repeat(" ", gap))
+			}
+		}
+	}
+	return b.String()
 }
 
 // shown returns the rows to show, in the order of their names, and how many are left out.
@@ -145,7 +171,7 @@ func rank(r row) int {
 	return 0
 }
 
-func (r row) cells(now time.Time) []string {
+func (r row) cells(now time.Time) [len(heads)]string {
 	version, objects := r.version, "-"
 	if version == "" {
 		version = "-"
@@ -157,7 +183,7 @@ func (r row) cells(now time.Time) []string {
 	if r.objectAt.After(r.stateChangedAt) {
 		event = "object " + age(now.Sub(r.objectAt))
 	}
-	return []string{r.name, r.backend, fmt.Sprintf("%s (%s)", r.state, r.reason), version, objects, event}
+	return [...]string{r.name, r.backend, fmt.Sprintf("%s (%s)", r.state, r.reason), version, objects, event}
 }
 
 // age says for people how long ago something was.
