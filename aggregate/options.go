@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // Options configure a Provider. The zero value works; every duration of zero means its default.
@@ -24,6 +26,8 @@ type Options struct {
 
 	// ConnectTimeout bounds one attempt to connect to a cluster. Default 10s.
 	ConnectTimeout time.Duration
+	// MaxFirstSyncs is how many clusters do their first LISTs at once. Default 256.
+	MaxFirstSyncs int
 	// MaxConnects is how many clusters are connected to at once. Default 64.
 	MaxConnects int
 	// RetryBase and RetryMax bound the wait after a failed attempt, which is random (full jitter) between
@@ -42,12 +46,19 @@ type Options struct {
 	// StopTimeout bounds how long Start takes to return after its context has ended. Default 5s.
 	StopTimeout time.Duration
 
+	// Metrics is where the provider's metrics are registered. Providers may share a registry. Default:
+	// controller-runtime's registry, which the manager's metrics server serves.
+	Metrics prometheus.Registerer
+
 	// Logger is told every change of state of a cluster or backend. Default: the manager's, or none.
 	Logger logr.Logger
 }
 
 func (o Options) withDefaults() Options {
 	o.Separator = cmp.Or(o.Separator, DefaultSeparator)
+	if o.Metrics == nil {
+		o.Metrics = metrics.Registry
+	}
 	o.StopTimeout = cmp.Or(o.StopTimeout, 5*time.Second)
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.Discard()

@@ -53,6 +53,10 @@ func New(opts Options) (*Provider, error) {
 	if err := checkSeparator(opts.Separator); err != nil {
 		return nil, fmt.Errorf("aggregate options: %w", err)
 	}
+	measures, err := engagement.NewMetrics(opts.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("aggregate options: register metrics: %w", err)
+	}
 	p := &Provider{opts: opts, backends: map[string]*supervised{}}
 	p.engine = engagement.New(engagement.Options{
 		Timing: engagement.Timing{
@@ -61,6 +65,8 @@ func New(opts Options) (*Provider, error) {
 		},
 		ConnectTimeout: opts.ConnectTimeout,
 		MaxConnects:    opts.MaxConnects,
+		MaxFirstSyncs:  opts.MaxFirstSyncs,
+		Metrics:        measures,
 		ProbeTimeout:   opts.ProbeTimeout,
 		ReadTimeout:    opts.ReadTimeout,
 		DrainTimeout:   opts.DrainTimeout,

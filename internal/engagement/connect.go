@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tributary-fleet/tributary/backends"
 	"github.com/tributary-fleet/tributary/internal/restmapper"
 	"github.com/tributary-fleet/tributary/internal/transport"
 )
@@ -39,35 +40,51 @@ func (p *proved) discard(timeout time.Duration) {
 
 // connect runs an attempt and reports its result. running is the engagement that it would take over, if any.
 func (e *Engine) connect(ctx context.Context, r *run, m *member, a Connect, running *engaged) {
-	p, swapOnly, err := e.attempt(ctx, r, m, a, running)
+	p, swapOnly, failure := e.attemptInTurn(ctx, r, m, a, running)
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m.attempts[a.Generation]()
 	delete(m.attempts, a.Generation)
 	if !e.has(m) {
-		if err == nil {
+		if p != nil {
 			r.wg.Go(func() { p.discard(e.opts.DrainTimeout) })
 		}
 		return
 	}
-	if err != nil {
-		e.step(m, ConnectFailed{Generation: a.Generation, Failure: classify(err), Jitter: jitter()})
+	if failure != nil {
+		e.step(m, ConnectFailed{Generation: a.Generation, Failure: *failure, Jitter: jitter()})
 		return
 	}
 	m.proved = p
 	e.step(m, Connected{Generation: a.Generation, Facts: p.link.Facts, SwapOnly: swapOnly, Jitter: jitter()})
 }
 
-// attempt waits for its turn and proves the connection, and builds a cluster upon it unless it is only to
-// be swapped under the running engagement.
-func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, running *engaged) (p *proved, swapOnly uint64, err error) {
+// attemptInTurn waits until the attempt may run, and runs it.
+func (e *Engine) attemptInTurn(ctx context.Context, r *run, m *member, a Connect, running *engaged) (*proved, uint64, *Failure) {
 	select {
 	case e.connects <- struct{}{}:
 		defer func() { <-e.connects }()
 	case <-ctx.Done():
-		return nil, 0, ctx.Err()
+		return nil, 0, &Failure{backends.ReasonStopped, "cancelled"}
 	}
+	began := time.Now()
+	p, swapOnly, err := e.attempt(ctx, r, m, a, running)
+	if ctx.Err() != nil && err != nil {
+		return nil, 0, &Failure{backends.ReasonStopped, "cancelled"}
+	}
+	var failure *Failure
+	if err != nil {
+		f := classify(err)
+		failure = &f
+	}
+	e.opts.Metrics.connected(m.name, a.Link.Source, time.Since(began), failure)
+	return p, swapOnly, failure
+}
+
+// attempt proves the connection, and builds a cluster upon it unless it is only to be swapped under the running
+// engagement. Without an error p is set, and with one it is nil.
+func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, running *engaged) (_ *proved, swapOnly uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.ConnectTimeout, errConnectTimeout)
 	defer cancel()
 
@@ -75,7 +92,7 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 	if err != nil {
 		return nil, 0, err
 	}
-	p = &proved{link: a.Link, generation: gen, number: a.Generation}
+	p := &proved{link: a.Link, generation: gen, number: a.Generation}
 	facts := &p.link.Facts
 	defer func() {
 		if err != nil {
@@ -115,8 +132,10 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 			return nil, 0, err
 		}
 	}
-	p.built, err = e.build(r, m.name, gen, surface)
-	return p, 0, err
+	if p.built, err = e.build(r, m.name, gen, surface); err != nil {
+		return nil, 0, err
+	}
+	return p, 0, nil
 }
 
 var errConnectTimeout = fmt.Errorf("connect: %w", context.DeadlineExceeded)

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -126,9 +127,12 @@ func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}
 	if previous != nil {
 		<-previous
 	}
-	if en.ctx.Err() != nil {
+	select {
+	case e.syncs <- struct{}{}:
+	case <-en.ctx.Done():
 		return
 	}
+	began := time.Now()
 	en.wg.Go(func() {
 		err := r.contain(func() error { return en.cluster.Start(en.ctx) })
 		if en.ctx.Err() == nil {
@@ -149,18 +153,29 @@ func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}
 	})
 	err := e.handOver(r, en)
 	if en.ctx.Err() != nil {
+		<-e.syncs
 		return
 	}
 	if err != nil {
+		<-e.syncs
 		e.report(m, EngageReturned{en.id, &Failure{backends.ReasonEngageFailed, err.Error()}, jitter()})
 		return
 	}
 	e.report(m, EngageReturned{Engagement: en.id})
-	en.wg.Go(func() {
-		if en.cache.Cache.WaitForCacheSync(en.ctx) {
-			e.report(m, Synced{en.id})
-		}
-	})
+	en.wg.Go(func() { e.awaitSync(m, en, began) })
+}
+
+// awaitSync waits for the cluster's first sync, and gives its place among the syncing ones up when it is done or
+// takes too long.
+func (e *Engine) awaitSync(m *member, en *engaged, began time.Time) {
+	leave := sync.OnceFunc(func() { <-e.syncs })
+	defer leave()
+	tooLong := time.AfterFunc(e.opts.FirstSyncTimeout, leave)
+	defer tooLong.Stop()
+	if en.cache.Cache.WaitForCacheSync(en.ctx) {
+		e.opts.Metrics.synced(en.force.Load().link.Source, time.Since(began))
+		e.report(m, Synced{en.id})
+	}
 }
 
 // handOver adds the indexes and engages the controllers.
@@ -219,6 +234,7 @@ func (e *Engine) probe(m *member, en *engaged, generation uint64) {
 	ctx, cancel := context.WithTimeout(en.ctx, e.opts.ProbeTimeout)
 	defer cancel()
 	p := prober{client: &http.Client{Transport: en.transport}}
+	began := time.Now()
 	result := Probed{Engagement: en.id, Generation: generation, Jitter: jitter()}
 	if err := p.alive(ctx); err != nil {
 		failure := classify(err)
@@ -226,5 +242,9 @@ func (e *Engine) probe(m *member, en *engaged, generation uint64) {
 	} else if en.probes.Add(1)%identityEvery == 0 {
 		result.UID = p.uid(ctx)
 	}
+	if en.ctx.Err() != nil {
+		return
+	}
+	e.opts.Metrics.probed(m.name, en.force.Load().link.Source, time.Since(began), result.Failure)
 	e.report(m, result)
 }

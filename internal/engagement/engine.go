@@ -28,6 +28,7 @@ type Engine struct {
 	mappers  *restmapper.Pool
 	indexes  indexes
 	connects chan struct{} // a place each for an attempt that runs
+	syncs    chan struct{} // a place each for a cluster in its first sync
 
 	// served answers Get: public name (multicluster.ClusterName) → *entry. It is written under mu only,
 	// and read without.
@@ -83,6 +84,7 @@ func New(opts Options) *Engine {
 		opts:     opts,
 		mappers:  restmapper.NewPool(),
 		connects: make(chan struct{}, opts.MaxConnects),
+		syncs:    make(chan struct{}, opts.MaxFirstSyncs),
 		members:  map[string]*member{},
 	}
 }
@@ -132,8 +134,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.run = nil
-	for _, m := range e.members {
+	for name, m := range e.members {
 		m.stopTimer()
+		e.opts.Metrics.forgotten(name, m.machine.Status())
 	}
 	clear(e.members)
 	return err
@@ -231,6 +234,7 @@ func (e *Engine) do(m *member, action Action) {
 				e.report(m, Unauthorized{en.id, in.number})
 			}
 		}
+		e.opts.Metrics.inForce(m.name, m.proved.link, false)
 		m.proved = nil
 		m.engaged[a.Engagement] = en
 		previous := m.handedOver
@@ -239,9 +243,11 @@ func (e *Engine) do(m *member, action Action) {
 	case Swap:
 		p := m.proved
 		m.proved = nil
+		e.opts.Metrics.inForce(m.name, p.link, true)
 		m.engaged[a.Engagement].swap(p)
 	case Disengage:
 		en := m.engaged[a.Engagement]
+		e.opts.Metrics.disengaged(en.force.Load().link.Source, a.Reason)
 		en.cancel()
 		r.wg.Go(func() { e.drain(r, m, en) })
 	case Probe:
@@ -266,6 +272,7 @@ func (e *Engine) publish(m *member, before Status) {
 			e.served.Store(name, next)
 		}
 	}
+	e.opts.Metrics.moved(before, after)
 	if !before.same(after) {
 		if before.State != after.State || before.Reason != after.Reason {
 			e.run.log.Info("cluster changed state", "cluster", m.name, "backend", after.Source,
@@ -280,6 +287,7 @@ func (e *Engine) publish(m *member, before Status) {
 	if m.machine.Idle() && len(m.attempts) == 0 {
 		m.stopTimer()
 		delete(e.members, m.name)
+		e.opts.Metrics.forgotten(m.name, after)
 		e.opts.OnChange(m.name, after, false)
 	}
 }

@@ -16,6 +16,10 @@ type Options struct {
 	Timing Timing
 	// ConnectTimeout bounds one attempt to connect, from its first packet on. Default 10s.
 	ConnectTimeout time.Duration
+	// MaxFirstSyncs is how many clusters do their first LISTs at once; further ones wait to be engaged. One that
+	// does not sync within FirstSyncTimeout gives its place up. Defaults 256 and 15s.
+	MaxFirstSyncs    int
+	FirstSyncTimeout time.Duration
 	// MaxConnects is how many attempts run at once; further ones wait for their turn. Default 64.
 	MaxConnects int
 	// ProbeTimeout bounds one probe. Default 5s.
@@ -33,6 +37,9 @@ type Options struct {
 	// Transport configures the round trippers. Its OnUnauthorized is the engine's own.
 	Transport transport.Options
 
+	// Metrics are kept where they are set.
+	Metrics *Metrics
+
 	// OnChange is told each new Status of a name, and ok false when the name is forgotten. It is called
 	// in order, under the engine's mutex: it must only take note.
 	OnChange func(name string, status Status, ok bool)
@@ -42,6 +49,8 @@ func (o Options) withDefaults() Options {
 	o.Timing = o.Timing.withDefaults()
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 10*time.Second)
 	o.MaxConnects = cmp.Or(o.MaxConnects, 64)
+	o.MaxFirstSyncs = cmp.Or(o.MaxFirstSyncs, 256)
+	o.FirstSyncTimeout = cmp.Or(o.FirstSyncTimeout, 15*time.Second)
 	o.ProbeTimeout = cmp.Or(o.ProbeTimeout, 5*time.Second)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 30*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 10*time.Second)
