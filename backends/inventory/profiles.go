@@ -71,6 +71,11 @@ func (p *profiles) reconcile(ctx context.Context, member string) {
 		}
 		return
 	}
+	p.say(ctx, member, profile)
+}
+
+// say says what is true of the member that a profile stands for.
+func (p *profiles) say(ctx context.Context, member string, profile profile) {
 	hold := func(h backends.Hold) {
 		h.Info, h.Source, h.Hints = profile.info, profile.reference, profile.hints
 		p.engager.Hold(member, h)

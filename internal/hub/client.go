@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,11 +47,15 @@ func (k Kind) String() string {
 // errNotServed says that a hub serves none of a kind's versions.
 var errNotServed = errors.New("not served")
 
-// Client talks to one hub. It has connections of its own, so that closing them disturbs nobody else.
+// Client talks to one hub. It has connections of its own, so that closing them disturbs nobody else. It serves one
+// [Loop] at a time.
 type Client struct {
 	connections *connrotation.Dialer
 	dynamic     dynamic.Interface
 	discovery   rest.Interface
+
+	mu  sync.Mutex
+	run context.Context // ends when the client is closed
 
 	timeout, missingInterval, versionInterval time.Duration
 }
@@ -71,14 +76,18 @@ func Connect(config *rest.Config) (*Client, error) {
 	if config.Dial == nil {
 		config.Dial = (&net.Dialer{Timeout: requestTimeout, KeepAlive: requestTimeout}).DialContext
 	}
+	c := &Client{
+		connections: connrotation.NewDialer(config.Dial),
+		run:         context.Background(),
+		timeout:     requestTimeout, missingInterval: missingInterval, versionInterval: versionInterval,
+	}
 	// A dialer of our own also keeps client-go from sharing the connections with other clients.
-	connections := connrotation.NewDialer(config.Dial)
-	config.Dial = connections.DialContext
+	config.Dial = c.dial
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to hub: %w", err)
 	}
-	dyn, err := dynamic.NewForConfigAndClient(config, httpClient)
+	c.dynamic, err = dynamic.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, fmt.Errorf("connect to hub: %w", err)
 	}
@@ -86,13 +95,42 @@ func Connect(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to hub: %w", err)
 	}
-	return &Client{connections: connections, dynamic: dyn, discovery: disc.RESTClient(),
-		timeout: requestTimeout, missingInterval: missingInterval, versionInterval: versionInterval}, nil
+	c.discovery = disc.RESTClient()
+	return c, nil
 }
 
-// close ends all connections. The client can still be used. Closing idle ones would not do: a connection whose watch was
-// cancelled a moment ago is not idle yet.
-func (c *Client) close() { c.connections.CloseAll() }
+// open lets the client make connections until it is closed.
+func (c *Client) open(ctx context.Context) (closeAll func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	c.mu.Lock()
+	c.run = ctx
+	c.mu.Unlock()
+	return func() {
+		cancel()
+		// All of them, not only the idle ones: one whose watch was cancelled a moment ago is not idle yet.
+		c.connections.CloseAll()
+	}
+}
+
+// dial makes a connection, unless the client is closed. net/http goes on dialling when nobody waits for the
+// connection any more.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c.mu.Lock()
+	run := c.run
+	c.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(run, cancel)()
+	conn, err := c.connections.DialContext(ctx, network, address)
+	// From here on CloseAll sees the connection; if it came too early for that, run has ended.
+	if err == nil && run.Err() != nil {
+		err = errors.Join(run.Err(), conn.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
 
 // servedVersion returns the first of the kind's versions that the hub serves, or errNotServed.
 func (c *Client) servedVersion(ctx context.Context, kind Kind) (string, error) {

@@ -46,13 +46,14 @@ type Loop struct {
 func (l *Loop) Run(ctx context.Context, client *Client) {
 	l.queue, l.queued, l.pending = nil, map[string]struct{}{}, make(chan struct{}, 1)
 
+	defer client.open(ctx)()
+
 	var wg sync.WaitGroup
 	for _, source := range l.Sources {
 		wg.Go(func() { source.run(ctx, client, l) })
 	}
 	l.work(ctx)
 	wg.Wait()
-	client.close()
 }
 
 func (l *Loop) work(ctx context.Context) {
