@@ -54,7 +54,7 @@ var ErrStopped = errors.New("control plane is stopped")
 
 // Start starts a control plane and waits until it is ready: it answers, serves opts.CRDs, and has its system
 // namespaces. It must be stopped with [ControlPlane.Stop]. ctx bounds the start alone; without a deadline it
-// takes two minutes at most, besides a build (see [Find]).
+// takes four minutes at most, besides a build (see [Find]).
 func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	if opts.Name == "" {
 		opts.Name = "cluster"
@@ -236,5 +236,11 @@ func deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not ready within %s", startLimit))
 }
 
-// httpTimeout bounds one look at a server that is starting.
-const httpTimeout = 5 * time.Second
+const (
+	// readyPoll is how often something that is about to become ready is looked at.
+	readyPoll = 25 * time.Millisecond
+	// startLimit bounds the wait for it: a loaded two-core machine that starts several servers is slow.
+	startLimit = 4 * time.Minute
+	// httpTimeout bounds one such look.
+	httpTimeout = 5 * time.Second
+)

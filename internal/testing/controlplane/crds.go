@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -29,7 +28,7 @@ const (
 	ClusterInventory CRDs = "cluster-inventory-api"
 )
 
-// sources say where the sets are in the modules that the module hack/crds requires.
+// source says where the set is: in which module that hack/crds requires, and in which of its files.
 func (s CRDs) source() (module, pattern string, err error) {
 	switch s {
 	case ClusterAPI:
@@ -164,15 +163,11 @@ func (c *ControlPlane) InstallCRDs(ctx context.Context, sets ...CRDs) error {
 			return fmt.Errorf("wait for CRD %s: %w", crd.Name, err)
 		}
 	}
-	return c.waitServed(ctx, all)
+	return waitServed(ctx, clients, all)
 }
 
 // waitServed waits until discovery lists every definition's kinds: that comes a moment after Established.
-func (c *ControlPlane) waitServed(ctx context.Context, crds []*apiextensionsv1.CustomResourceDefinition) error {
-	clients, err := apiextensions.NewForConfig(c.Config())
-	if err != nil {
-		return fmt.Errorf("wait for CRDs: %w", err)
-	}
+func waitServed(ctx context.Context, clients apiextensions.Interface, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	for _, crd := range crds {
 		for _, v := range crd.Spec.Versions {
 			if !v.Served {
@@ -231,10 +226,3 @@ func ignoreConflict(err error) error {
 	}
 	return err
 }
-
-const (
-	// readyPoll is how often something that is about to become ready is looked at.
-	readyPoll = 25 * time.Millisecond
-	// startLimit bounds the wait for it: a loaded two-core machine that starts several servers is slow.
-	startLimit = 2 * time.Minute
-)
