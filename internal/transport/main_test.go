@@ -89,18 +89,24 @@ func (a *authority) pair(t testing.TB, name string, dns ...string) tls.Certifica
 // server is an API server of a test: HTTP/2 and TLS, with a certificate of its authority.
 type server struct {
 	*httptest.Server
-	ca    *authority
-	conns atomic.Int64 // open connections
+	ca          *authority
+	certificate atomic.Pointer[tls.Certificate] // for new connections
+	conns       atomic.Int64                    // open connections
 }
 
 func newServer(t testing.TB, h http.Handler) *server {
 	t.Helper()
 	s := &server{ca: newAuthority(t, "server CA"), Server: httptest.NewUnstartedServer(h)}
-	s.TLS = &tls.Config{
-		MinVersion:   tls.VersionTLS12,
-		Certificates: []tls.Certificate{s.ca.pair(t, "server", "server.internal")},
-		ClientAuth:   tls.RequestClientCert,
-	}
+	c := s.ca.pair(t, "server", "server.internal")
+	s.certificate.Store(&c)
+	s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			Certificates: []tls.Certificate{*s.certificate.Load()},
+			ClientAuth:   tls.RequestClientCert,
+			NextProtos:   []string{"h2", "http/1.1"},
+		}, nil
+	}}
 	s.EnableHTTP2 = true
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	var mu sync.Mutex

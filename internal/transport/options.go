@@ -17,7 +17,7 @@ type Options struct {
 	DialTimeout time.Duration
 	// TLSHandshakeTimeout bounds a TLS handshake. Default 10s.
 	TLSHandshakeTimeout time.Duration
-	// IdleTimeout is how long a connection without requests is kept. Default 90s.
+	// IdleTimeout is how long a connection without requests is kept open, and net/http may keep a closed one in memory. Default 90s.
 	IdleTimeout time.Duration
 	// PingInterval is how long an HTTP/2 connection may be silent before it is pinged, and PingTimeout how
 	// long the answer may take before the connection counts as dead: together, how long a half-open

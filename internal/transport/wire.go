@@ -17,8 +17,9 @@ import (
 // keeps the certificate of its handshake for as long as it lives.
 type wire struct {
 	certificate *tls.Certificate
-	http        *http.Transport
-	upgrades    *http.Transport // HTTP/1.1 alone: HTTP/2 cannot be left by Connection: Upgrade
+	ordinary    http.RoundTripper // HTTP/2 where the server speaks it
+	upgrades    http.RoundTripper // HTTP/1.1 alone: HTTP/2 cannot be left by Connection: Upgrade
+	closeIdle   func()
 	conns       *connections
 
 	// The generation's mu guards these.
@@ -36,12 +37,17 @@ func newWire(e endpoint, certificate *tls.Certificate, o Options) *wire {
 		live:        make(map[*exchange]struct{}),
 		poke:        make(chan struct{}, 1),
 	}
-	w.http = w.newTransport(e, o)
-	w.http.ForceAttemptHTTP2 = true
-	w.http.HTTP2 = &http.HTTP2Config{SendPingTimeout: o.PingInterval, PingTimeout: o.PingTimeout}
-	w.upgrades = w.newTransport(e, o)
-	w.upgrades.Protocols = new(http.Protocols)
-	w.upgrades.Protocols.SetHTTP1(true)
+	// Two fresh ones: an HTTP/2 transport must not be cloned.
+	ordinary, upgrades := w.newTransport(e, o), w.newTransport(e, o)
+	ordinary.ForceAttemptHTTP2 = true
+	ordinary.HTTP2 = &http.HTTP2Config{SendPingTimeout: o.PingInterval, PingTimeout: o.PingTimeout}
+	upgrades.Protocols = new(http.Protocols)
+	upgrades.Protocols.SetHTTP1(true)
+	w.ordinary, w.upgrades = ordinary, upgrades
+	w.closeIdle = func() {
+		ordinary.CloseIdleConnections()
+		upgrades.CloseIdleConnections()
+	}
 	return w
 }
 
@@ -86,11 +92,11 @@ func handshake(ctx context.Context, conn net.Conn, c *tls.Config, timeout time.D
 }
 
 // transport returns the connections that fit the kind of a request.
-func (w *wire) transport(k kind) *http.Transport {
+func (w *wire) transport(k kind) http.RoundTripper {
 	if k == kindUpgrade {
 		return w.upgrades
 	}
-	return w.http
+	return w.ordinary
 }
 
 // wake tells the drain, if there is one, to look again. It never blocks.
@@ -103,8 +109,7 @@ func (w *wire) wake() {
 
 // shut closes every connection, whatever it is doing, and lets no new one be made.
 func (w *wire) shut() {
-	w.http.CloseIdleConnections()
-	w.upgrades.CloseIdleConnections()
+	w.closeIdle()
 	w.conns.close()
 }
 
