@@ -69,18 +69,18 @@ func TestControllerRuntimeCluster(t *testing.T) {
 	if err := get(); !meta.IsNoMatchError(err) {
 		t.Errorf("get of an unknown kind: %v, want no match", err)
 	}
+	changed := mapper.Changed() // before anything that a refresh under way could see
 	member.InstallKind(gadget)
 	if err := member.Put(object); err != nil {
 		t.Fatal(err)
 	}
-	changed := mapper.Changed()
 	mapper.Refresh()
 	await(t, changed)
 	if err := get(); err != nil {
 		t.Errorf("get after the installation: %v", err)
 	}
-	member.RemoveKind(gadget)
 	changed = mapper.Changed()
+	member.RemoveKind(gadget)
 	mapper.Refresh()
 	await(t, changed)
 	if mapper.Surface().shared != surface.shared {
