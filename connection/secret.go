@@ -11,6 +11,7 @@ const redacted = "[redacted]"
 
 // Secret is a string that no formatting shows. The value is reached through a pointer, so that even where
 // fmt cannot call methods (an unexported field of somebody's struct) it prints an address and not the value.
+// A debugging library that follows the pointers of unexported fields, such as spew, still finds it.
 //
 // Secrets are compared with [Secret.Equal]; == compares addresses. The zero Secret is the empty one.
 type Secret struct {
@@ -50,7 +51,7 @@ func (s Secret) String() string {
 // GoString returns what String returns.
 func (s Secret) GoString() string { return s.String() }
 
-// Format prints what String returns, whatever the verb.
+// Format prints what String returns, whatever the verb, flags and width.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
 // MarshalText is used by encoding/json, YAML libraries and others.
