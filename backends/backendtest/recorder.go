@@ -13,7 +13,7 @@ import (
 )
 
 // Patience is how long a Recorder waits for what a test expects before it fails the test.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // Recorder is a [backends.Engager] that remembers what it was told. Its zero value is ready to use.
 type Recorder struct {

@@ -23,7 +23,7 @@ import (
 )
 
 // timeout bounds each function's requests.
-const timeout = 30 * time.Second
+const timeout = time.Minute
 
 // Hub is a control plane as a test writes to it.
 type Hub struct {
