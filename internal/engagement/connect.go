@@ -148,15 +148,28 @@ type prober struct {
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 1 << 20
 
-// get asks for a path and decodes a 200 into v, unless that is nil. Another status is a *statusError.
+// get asks for a path and decodes the answer into v. Another status than 2xx is a *statusError.
 func (p prober) get(ctx context.Context, path string, v any) error {
 	return p.do(ctx, http.MethodGet, path, nil, v)
 }
 
+// do sends a request and decodes the answer into v.
 func (p prober) do(ctx context.Context, method, path string, body io.Reader, v any) error {
+	answer, err := p.text(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, v); err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, errNotAPI) // the decoder's text could repeat the answer
+	}
+	return nil
+}
+
+// text sends a request and returns the answer.
+func (p prober) text(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, memberHost+path, body)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	req.Header.Set("Accept", "application/json")
 	if body != nil {
@@ -164,21 +177,15 @@ func (p prober) do(ctx context.Context, method, path string, body io.Reader, v a
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, unwrapURL(err))
+		return nil, fmt.Errorf("%s %s: %w", method, path, unwrapURL(err))
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %w", method, path, &statusError{resp.StatusCode})
+		return nil, fmt.Errorf("%s %s: %w", method, path, &statusError{resp.StatusCode})
 	}
-	if v == nil {
-		return nil
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, errNotAPI)
-	}
-	return nil
+	return answer, nil
 }

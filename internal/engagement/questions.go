@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -16,9 +17,12 @@ import (
 )
 
 // alive asks whether the server is ready. A server that forbids the question, or does not know it (a proxy in front
-// of one, an old server), is alive.
+// of one, an old server), is alive; one that says yes in other words than an API server's is something else.
 func (p prober) alive(ctx context.Context) error {
-	err := p.get(ctx, "/readyz", nil)
+	answer, err := p.text(ctx, http.MethodGet, "/readyz", nil)
+	if err == nil && string(bytes.TrimSpace(answer)) != "ok" {
+		return fmt.Errorf("GET /readyz: %w", errNotAPI)
+	}
 	switch status(err) {
 	case http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
 		return nil
