@@ -24,26 +24,21 @@ import (
 func demonstrate(ctx context.Context, o options, s *screen, stdout io.Writer) (err error) {
 	began := time.Now()
 	s.say("Starting a hub and three member clusters, each a real kube-apiserver with its etcd. A fourth member follows later.")
-	stage, err := startStage(ctx, s)
+	tour, err := setStage(ctx, s)
+	start := resultOf("start", time.Since(began), err)
 	if err != nil {
+		if o.output == "json" && ctx.Err() == nil {
+			err = errors.Join(err, printJSON(stdout, report{Clusters: []listed{}, Steps: []result{start}}))
+		}
 		return err
 	}
-	defer func() { err = errors.Join(err, stage.stop()) }()
-
-	fleet, err := newFleet(stage.hub.Config(), defaultConsumer, demoOptions(), configMaps{})
-	if err != nil {
-		return err
-	}
-	tour := &tour{stage: stage, fleet: fleet, screen: s, tokens: map[multicluster.ClusterName]*controlplane.Token{}}
+	defer func() { err = errors.Join(err, tour.stage.stop()) }()
 	if !o.once {
 		tour.pause = 1500 * time.Millisecond
 	}
-	if err := tour.prepare(ctx); err != nil {
-		return err
-	}
-	s.show(fleet.table)
+	s.show(tour.fleet.table)
 
-	return fleet.during(ctx, s, func(ctx context.Context) error {
+	return tour.fleet.during(ctx, s, func(ctx context.Context) error {
 		report, err := tour.run(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -57,16 +52,37 @@ func demonstrate(ctx context.Context, o options, s *screen, stdout io.Writer) (e
 		}
 		switch {
 		case o.output == "json":
+			report.Steps = append([]result{start}, report.Steps...)
 			return errors.Join(err, printJSON(stdout, report))
 		case o.once:
 			return err
 		}
-		if err := invite(s, stage); err != nil {
+		if err := invite(s, tour.stage); err != nil {
 			return err
 		}
 		s.follow(ctx, time.Second)
 		return nil
 	})
+}
+
+// setStage starts the control planes, fills the inventories, and puts the fleet together, which is not started yet.
+// The tour's stage has to be stopped, unless there is an error.
+func setStage(ctx context.Context, s *screen) (*tour, error) {
+	stage, err := startStage(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	fleet, err := newFleet(stage.hub.Config(), defaultConsumer, demoOptions(), configMaps{})
+	if err != nil {
+		return nil, errors.Join(err, stage.stop())
+	}
+	t := &tour{stage: stage, fleet: fleet, screen: s, tokens: map[multicluster.ClusterName]*controlplane.Token{}}
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	if err := t.prepare(ctx); err != nil {
+		return nil, errors.Join(err, stage.stop())
+	}
+	return t, nil
 }
 
 // invite tells people what they can do while the fleet is up.

@@ -157,16 +157,19 @@ func (t *tour) badInput(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var said []string
-	for _, name := range []multicluster.ClusterName{profileName("no-access"), clusterName("no-secret"), kubeconfigName("unusable")} {
-		_, err := until(ctx, string(name)+" listed with a reason", func() (bool, error) {
-			s := t.status(name)
-			return (s.State == backends.Pending || s.State == backends.Rejected) && s.Reason != "" && s.Message != "", nil
-		})
-		if err != nil {
+	for _, want := range []struct {
+		name   multicluster.ClusterName
+		state  backends.State
+		reason backends.Reason
+	}{
+		{profileName("no-access"), backends.Pending, backends.ReasonNoAccess},
+		{clusterName("no-secret"), backends.Pending, backends.ReasonSecretNotFound},
+		{kubeconfigName("unusable"), backends.Rejected, backends.ReasonInvalidKubeconfig},
+	} {
+		if err := t.reaches(ctx, want.name, want.state, want.reason); err != nil {
 			return "", err
 		}
-		s := t.status(name)
-		said = append(said, fmt.Sprintf("%s is %s (%s): %s", name, s.State, s.Reason, s.Message))
+		said = append(said, fmt.Sprintf("%s is %s (%s): %s", want.name, want.state, want.reason, t.status(want.name).Message))
 	}
 	if _, err := t.reactIn(ctx, t.working); err != nil {
 		return "", fmt.Errorf("the others: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -28,6 +29,14 @@ type result struct {
 	OK    bool   `json:"ok"`
 	Took  string `json:"took"`
 	Error string `json:"error,omitempty"`
+}
+
+func resultOf(name string, took time.Duration, err error) result {
+	r := result{Name: name, OK: err == nil, Took: took.Round(time.Millisecond).String()}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
 }
 
 // listed is one cluster as "-o json" prints it.
@@ -87,16 +96,13 @@ func (t *tour) run(ctx context.Context) (report, error) {
 		if ctx.Err() != nil {
 			return r, context.Cause(ctx)
 		}
-		took := time.Since(began).Round(time.Millisecond)
-		done := result{Name: s.name, OK: err == nil, Took: took.String()}
+		r.Steps = append(r.Steps, resultOf(s.name, time.Since(began), err))
 		if err == nil {
 			t.screen.say("  ok: %s", said)
 		} else {
-			done.Error = err.Error()
 			failed = append(failed, s.name)
 			t.screen.say("  FAILED: %v", err)
 		}
-		r.Steps = append(r.Steps, done)
 		t.screen.refresh()
 		if t.pause > 0 && i < len(steps)-1 {
 			select {
@@ -105,9 +111,12 @@ func (t *tour) run(ctx context.Context) (report, error) {
 			}
 		}
 	}
+	if t.before == nil { // nothing was removed
+		t.before = t.fleet.table().list()
+	}
 	r.Clusters = t.before
 	if len(failed) > 0 {
-		return r, fmt.Errorf("%d of %d steps failed: %v", len(failed), len(steps), failed)
+		return r, fmt.Errorf("%d of %d steps failed: %s", len(failed), len(steps), strings.Join(failed, ", "))
 	}
 	return r, nil
 }
