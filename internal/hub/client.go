@@ -73,6 +73,10 @@ func Connect(config *rest.Config) (*Client, error) {
 	if config.UserAgent == "" {
 		config.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
+	if config.WarningHandler == nil && config.WarningHandlerWithContext == nil {
+		// The hub would warn of a deprecated version at every list, and the version is the best that it serves.
+		config.WarningHandler = rest.NoWarnings{}
+	}
 	if config.Dial == nil {
 		config.Dial = (&net.Dialer{Timeout: requestTimeout, KeepAlive: requestTimeout}).DialContext
 	}

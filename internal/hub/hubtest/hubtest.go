@@ -43,6 +43,7 @@ func New(t testing.TB, plane *controlplane.ControlPlane) *Hub {
 		}
 	}
 	config := plane.Config()
+	config.WarningHandler = rest.NoWarnings{}
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
