@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -39,6 +40,10 @@ type exchange struct {
 	timer  *time.Timer   // ends the exchange at its deadline; nil: none
 	unhook func() bool   // for the open-ended: stops waiting for the caller's context
 	after  time.Duration // the deadline of the kind, for the error
+
+	// out and url are the request as it is sent; here, because one allocation is better than three.
+	out http.Request
+	url url.URL
 
 	ended atomic.Uint32 // why it was ended by us
 	over  atomic.Bool   // no longer registered
@@ -80,7 +85,8 @@ func (g *Generation) send(r *http.Request, k kind) (*http.Response, *execplugin.
 		x.finish()
 		return nil, cred, err
 	}
-	resp, err := w.transport(k).RoundTrip(g.rewrite(ctx, r, auth))
+	x.rewrite(ctx, r, auth)
+	resp, err := w.transport(k).RoundTrip(&x.out)
 	if err != nil {
 		err = x.failed(err)
 		x.finish()
@@ -145,19 +151,16 @@ func (g *Generation) begin(x *exchange, cred *execplugin.Credential) (*wire, []s
 	return x.wire, g.auth, nil
 }
 
-// rewrite returns r as it goes out: to the generation's endpoint, with its credential, under ctx. r is not touched.
-func (g *Generation) rewrite(ctx context.Context, r *http.Request, auth []string) *http.Request {
-	out := r.WithContext(ctx)
-	u := new(url.URL)
-	*u = *r.URL
-	u.Scheme, u.Host, u.User = g.endpoint.scheme, g.endpoint.host, nil
-	g.endpoint.addPrefix(u)
-	out.URL, out.Host = u, ""
+// rewrite makes x.out of r: to the generation's endpoint, with its credential, under ctx. r is not touched.
+func (x *exchange) rewrite(ctx context.Context, r *http.Request, auth []string) {
+	g := x.gen
+	x.out, x.url = *r.WithContext(ctx), *r.URL
+	x.url.Scheme, x.url.Host, x.url.User = g.endpoint.scheme, g.endpoint.host, nil
+	g.endpoint.addPrefix(&x.url)
+	x.out.URL, x.out.Host = &x.url, ""
 	// The values are shared with r and with g: net/http does not write to them.
-	h := make(http.Header, len(r.Header)+2+len(g.headers))
-	for k, v := range r.Header {
-		h[k] = v
-	}
+	h := make(http.Header, len(r.Header)+1+len(g.headers))
+	maps.Copy(h, r.Header)
 	if auth != nil && len(h["Authorization"]) == 0 {
 		h["Authorization"] = auth
 	}
@@ -168,8 +171,7 @@ func (g *Generation) rewrite(ctx context.Context, r *http.Request, auth []string
 		}
 		h[add.key] = add.values
 	}
-	out.Header = h
-	return out
+	x.out.Header = h
 }
 
 // startTimer arms the deadline d. Where the caller's own is earlier, that ends the exchange without us; but the registry
