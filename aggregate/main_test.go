@@ -104,6 +104,11 @@ type fleet struct {
 	*aggregate.Provider
 	mgr mcmanager.Manager
 
+	// What the manager is made with; an option of newFleet may change it.
+	hub     *rest.Config
+	options mcmanager.Options
+	bare    bool // without a controller
+
 	mu         sync.Mutex
 	reconciled map[string]int // "cluster namespace/name" → how often
 }
@@ -111,29 +116,52 @@ type fleet struct {
 // hubless is the configuration of a manager that has no hub: nothing is ever asked of it.
 var hubless = &rest.Config{Host: "https://hub.invalid"}
 
-// newFleet makes a fleet and starts it; its end is waited for when the test ends.
-func newFleet(t *testing.T, opts aggregate.Options, setup ...func(*fleet)) *fleet {
+// option changes what a fleet is made with, before its manager is made.
+type option func(*fleet)
+
+// withManager has the fleet's manager made with a hub and other options.
+func withManager(hub *controlplane.ControlPlane, change func(*mcmanager.Options)) option {
+	return func(f *fleet) {
+		f.hub = hub.Config()
+		change(&f.options)
+	}
+}
+
+// withoutControllers has the fleet run without a controller.
+func withoutControllers(f *fleet) { f.bare = true }
+
+// newFleet makes a fleet and starts it; its end is waited for when the test ends. setup are options, and functions
+// that are called with the fleet before it starts.
+func newFleet(t *testing.T, opts aggregate.Options, setup ...any) *fleet {
 	t.Helper()
 	p, err := aggregate.New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{Provider: p, reconciled: map[string]int{}}
-	f.mgr, err = mcmanager.New(hubless, p, mcmanager.Options{
+	f := &fleet{Provider: p, reconciled: map[string]int{}, hub: hubless, options: mcmanager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Logger:  logr.Discard(),
-	})
-	if err != nil {
+	}}
+	for _, s := range setup {
+		if change, ok := s.(option); ok {
+			change(f)
+		}
+	}
+	if f.mgr, err = mcmanager.New(f.hub, p, f.options); err != nil {
 		t.Fatal(err)
 	}
-	err = mcbuilder.ControllerManagedBy(f.mgr).Named("configmaps").For(&corev1.ConfigMap{}).
-		WithOptions(controller.TypedOptions[mcreconcile.Request]{MaxConcurrentReconciles: 4, SkipNameValidation: new(true)}).
-		Complete(mcreconcile.Func(f.reconcile))
-	if err != nil {
-		t.Fatal(err)
+	if !f.bare {
+		err = mcbuilder.ControllerManagedBy(f.mgr).Named("configmaps").For(&corev1.ConfigMap{}).
+			WithOptions(controller.TypedOptions[mcreconcile.Request]{MaxConcurrentReconciles: 4, SkipNameValidation: new(true)}).
+			Complete(mcreconcile.Func(f.reconcile))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, s := range setup {
-		s(f)
+		if prepare, ok := s.(func(*fleet)); ok {
+			prepare(f)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
