@@ -55,7 +55,8 @@ type flight struct {
 }
 
 // Credential returns the credential, and runs the plugin if there is none yet or the last one has expired. One
-// that is about to expire is returned, and refreshed in the background. The plugin is run once at a time. If ctx ends earlier, the run goes on for those who ask next.
+// that is about to expire is returned, and refreshed in the background. The plugin is run once at a time. If ctx ends earlier, the
+// run goes on for those who ask next.
 //
 // After a failure the plugin is not run again for a while, and its error is returned at once. The error is an *[Error], [ErrClosed],
 // or ctx's.

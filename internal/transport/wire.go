@@ -163,12 +163,6 @@ func (c *connections) close() {
 	}
 }
 
-func (c *connections) len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.open)
-}
-
 type trackedConn struct {
 	net.Conn
 	of *connections
