@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
@@ -68,6 +69,10 @@ func (o Options) withDefaults() Options {
 
 // BackendOptions are what a Provider is told about one of its backends.
 type BackendOptions struct {
+	// Events takes an Event for every change of a cluster's state, about the hub object that lists it: for instance
+	// GetLocalManager().GetEventRecorder("tributary") of a manager whose own cluster is the backend's hub.
+	// There are no more than 10 at once and one in a minute for each cluster. Nil: no Events.
+	Events events.EventRecorder
 	// Prefix is what the backend's members are published under: a DNS label (RFC 1123). Default: the backend's name.
 	Prefix string
 }

@@ -103,7 +103,7 @@ func (p *Provider) Add(name string, backend backends.Backend, opts BackendOption
 	if err := problems.ErrorOrNil(); err != nil {
 		return fmt.Errorf("add backend %q: %w", name, err)
 	}
-	s := &supervised{name: name, prefix: opts.Prefix, backend: backend, publicName: func(member string) string {
+	s := &supervised{name: name, prefix: opts.Prefix, backend: backend, events: opts.Events, publicName: func(member string) string {
 		return FormatName(opts.Prefix, p.opts.Separator, member).String()
 	}}
 	if !p.add(s) {
@@ -175,6 +175,7 @@ func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 		p.supervise(s)
 	}
 	p.mu.Unlock()
+	p.wg.Go(func() { p.recordEvents(runCtx) })
 
 	<-ctx.Done()
 

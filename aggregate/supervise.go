@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/tools/events"
+
 	"github.com/tributary-fleet/tributary/backends"
 	"github.com/tributary-fleet/tributary/internal/engagement"
 )
@@ -24,6 +26,7 @@ const (
 type supervised struct {
 	name, prefix string
 	backend      backends.Backend
+	events       events.EventRecorder // nil: no Events
 	source       engagement.Source
 	publicName   func(member string) string
 
