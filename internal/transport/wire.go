@@ -189,13 +189,15 @@ func (g *Generation) drain(w *wire) {
 		if left == 0 {
 			return
 		}
+		if force == nil {
+			w.conns.close() // whoever is inside RoundTrip still has been told why
+		}
 		timer.Reset(time.Until(next))
 		select {
 		case <-timer.C:
 		case <-w.poke:
 		case <-force:
 			force = nil // from now on everything is over
-			w.conns.close()
 		}
 	}
 }
