@@ -82,8 +82,7 @@ func (p *profiles) say(ctx context.Context, member string, profile profile) {
 	}
 	switch {
 	case profile.unreadable:
-		hold(backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true,
-			Message: fmt.Sprintf("%s does not have the form of its version, %s", profile.reference, profile.reference.APIVersion)})
+		hold(backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true, Message: formless(&profile)})
 		return
 	case profile.healthy != metav1.ConditionTrue:
 		hold(backends.Hold{Reason: backends.ReasonControlPlaneUnhealthy, Keep: true, Message: unhealthy(profile)})
@@ -102,7 +101,7 @@ func (p *profiles) say(ctx context.Context, member string, profile profile) {
 func (p *profiles) spec(ctx context.Context, member string, profile *profile) (connection.Spec, *backends.Hold) {
 	var unmatched *backends.Hold
 	if p.providers != nil {
-		spec, hold := p.providers.spec(member, &profile.access)
+		spec, hold := p.providers.spec(member, profile)
 		switch {
 		case hold == nil:
 			return spec, nil
@@ -139,4 +138,9 @@ func unhealthy(p profile) string {
 		text += ": " + p.unhealthy
 	}
 	return text
+}
+
+// formless says for people that an object is not what its version promises. It quotes nothing of it.
+func formless(p *profile) string {
+	return fmt.Sprintf("%s does not have the form of its version, %s", p.reference, p.reference.APIVersion)
 }

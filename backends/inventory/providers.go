@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/cluster-inventory-api/pkg/access"
 
@@ -22,7 +23,7 @@ type providers struct {
 }
 
 type readAccess struct {
-	offered *v1alpha1.ClusterProfile
+	offered offer
 	spec    connection.Spec
 	hold    *backends.Hold
 }
@@ -44,10 +45,10 @@ func validateProviders(providers []access.Provider) error {
 }
 
 // spec returns how a member is reached, or why it is held. The Hold has neither Info nor Source nor Hints.
-func (p *providers) spec(member string, offered *v1alpha1.ClusterProfile) (connection.Spec, *backends.Hold) {
+func (p *providers) spec(member string, profile *profile) (connection.Spec, *backends.Hold) {
 	last, ok := p.read[member]
-	if !ok || !reflect.DeepEqual(last.offered, offered) {
-		last = p.parse(offered)
+	if !ok || !reflect.DeepEqual(last.offered, profile.access) {
+		last = p.parse(profile)
 		if p.read == nil {
 			p.read = map[string]readAccess{}
 		}
@@ -62,15 +63,19 @@ func (p *providers) spec(member string, offered *v1alpha1.ClusterProfile) (conne
 
 func (p *providers) forget(member string) { delete(p.read, member) }
 
-func (p *providers) parse(offered *v1alpha1.ClusterProfile) readAccess {
+func (p *providers) parse(profile *profile) readAccess {
+	read := readAccess{offered: profile.access}
+	offered, ok := profile.access.decode()
+	if !ok {
+		read.hold = &backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true, Message: formless(profile)}
+		return read
+	}
 	result, err := connection.ParseAccessProvider(&p.config, offered, p.policy)
 	if err == nil {
-		return readAccess{offered: offered, spec: result.Spec}
+		read.spec = result.Spec
+		return read
 	}
-	hold := backends.Hold{
-		Keep:    true,
-		Message: fmt.Sprintf("ClusterProfile %s/%s: %s", offered.Namespace, offered.Name, err),
-	}
+	hold := backends.Hold{Keep: true, Message: fmt.Sprintf("%s: %s", profile.reference, err)}
 	var problem *connection.AccessError
 	switch {
 	case !errors.As(err, &problem):
@@ -82,5 +87,16 @@ func (p *providers) parse(offered *v1alpha1.ClusterProfile) readAccess {
 	default:
 		hold.Reason, hold.Rejected = backends.ReasonInvalidAccess, true
 	}
-	return readAccess{offered: offered, hold: &hold}
+	read.hold = &hold
+	return read
+}
+
+// decode returns a profile that holds what is offered and nothing else, or false if it does not have the form of an
+// offer. The decoder's error is not passed on: it quotes what it stumbled over.
+func (o offer) decode() (*v1alpha1.ClusterProfile, bool) {
+	decoded := new(v1alpha1.ClusterProfile)
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"status": map[string]any{
+		"accessProviders": o.accessProviders, "credentialProviders": o.credentialProviders,
+	}}, decoded)
+	return decoded, err == nil
 }

@@ -3,10 +3,8 @@ package inventory
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 
 	"github.com/tributary-fleet/tributary/backends"
@@ -34,49 +32,98 @@ type profile struct {
 	created    time.Time
 	info       backends.Info
 	hints      backends.Identity
-	healthy    metav1.ConditionStatus  // empty if the condition is not there
-	unhealthy  string                  // the condition's message
-	access     v1alpha1.ClusterProfile // name and access providers, nothing else
-	unreadable bool                    // the object does not have the form of its version
+	healthy    metav1.ConditionStatus // empty if the condition is not there
+	unhealthy  string                 // the condition's message
+	access     offer
+	unreadable bool // the object does not have the form of its version
 }
 
+// offer is what a profile says about access, not parsed yet: most heartbeats are compared and never parsed.
+type offer struct {
+	accessProviders, credentialProviders []any // JSON, as decoded
+}
+
+// viewProfile picks what matters out of a ClusterProfile. It does not convert the whole object into its type:
+// that takes ten times as long, for a heartbeat of which nothing is new.
 func viewProfile(u *unstructured.Unstructured) profile {
+	var r reader
+	status := r.object(u.Object, "status")
+	spec := r.object(u.Object, "spec")
+	labels := u.GetLabels()
 	view := profile{
 		reference: hub.Reference(u),
 		created:   u.GetCreationTimestamp().Time,
-		info:      backends.Info{Labels: u.GetLabels(), Annotations: u.GetAnnotations()},
+		info: backends.Info{
+			DisplayName:       r.text(spec, "displayName"),
+			Manager:           r.text(r.object(spec, "clusterManager"), "name"),
+			KubernetesVersion: r.text(r.object(status, "version"), "kubernetes"),
+			Labels:            labels,
+			Annotations:       u.GetAnnotations(),
+		},
+		// Lists, or null: what is in them is looked at where they are parsed.
+		access: offer{
+			accessProviders:     r.list(status, "accessProviders"),
+			credentialProviders: r.list(status, "credentialProviders"),
+		},
 	}
-	var p v1alpha1.ClusterProfile
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
-		// The error is not passed on: it quotes what it stumbled over.
-		view.unreadable = true
-		return view
-	}
-	view.info.DisplayName = p.Spec.DisplayName
-	view.info.Manager = p.Spec.ClusterManager.Name
-	view.info.KubernetesVersion = p.Status.Version.Kubernetes
-	if len(p.Status.Properties) > 0 {
-		view.info.Properties = make(map[string]string, len(p.Status.Properties))
-	}
-	for _, property := range p.Status.Properties {
-		view.info.Properties[property.Name] = property.Value
+	if properties := r.objects(status, "properties"); len(properties) > 0 {
+		view.info.Properties = make(map[string]string, len(properties))
+		for _, property := range properties {
+			view.info.Properties[r.text(property, "name")] = r.text(property, "value")
+		}
 	}
 	view.hints = backends.Identity{
-		MemberID:   p.Labels[memberIDLabel],
+		MemberID:   labels[memberIDLabel],
 		ClusterID:  view.info.Properties[clusterIDProperty],
 		ClusterSet: view.info.Properties[clusterSetProperty],
 	}
 	if view.hints.ClusterSet == "" {
-		view.hints.ClusterSet = p.Labels[v1alpha1.LabelClusterSetKey]
+		view.hints.ClusterSet = labels[v1alpha1.LabelClusterSetKey]
 	}
-	view.access.Namespace, view.access.Name = p.Namespace, p.Name
-	view.access.Status.AccessProviders = p.Status.AccessProviders
-	view.access.Status.CredentialProviders = p.Status.CredentialProviders
-	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ClusterConditionControlPlaneHealthy); c != nil {
-		view.healthy = c.Status
-		if c.Status != metav1.ConditionTrue {
-			view.unhealthy = c.Message
+	for _, condition := range r.objects(status, "conditions") {
+		if r.text(condition, "type") != v1alpha1.ClusterConditionControlPlaneHealthy {
+			continue
+		}
+		view.healthy = metav1.ConditionStatus(r.text(condition, "status"))
+		if view.healthy != metav1.ConditionTrue {
+			view.unhealthy = r.text(condition, "message")
 		}
 	}
+	view.unreadable = r.wrong
 	return view
+}
+
+// reader reads fields of decoded JSON, where null counts as absent, and notes whether one had the wrong type.
+type reader struct{ wrong bool }
+
+func (r *reader) object(parent map[string]any, field string) map[string]any {
+	return as[map[string]any](r, parent[field])
+}
+
+func (r *reader) text(parent map[string]any, field string) string {
+	return as[string](r, parent[field])
+}
+
+func (r *reader) list(parent map[string]any, field string) []any { return as[[]any](r, parent[field]) }
+
+// objects returns the elements of a list of objects.
+func (r *reader) objects(parent map[string]any, field string) []map[string]any {
+	list := r.list(parent, field)
+	if len(list) == 0 {
+		return nil
+	}
+	objects := make([]map[string]any, len(list))
+	for i, element := range list {
+		objects[i] = as[map[string]any](r, element)
+	}
+	return objects
+}
+
+func as[T any](r *reader, value any) (typed T) {
+	if value == nil {
+		return typed
+	}
+	typed, ok := value.(T)
+	r.wrong = r.wrong || !ok
+	return typed
 }
