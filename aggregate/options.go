@@ -47,6 +47,15 @@ type Options struct {
 	// StopTimeout bounds how long Start takes to return after its context has ended. Default 5s.
 	StopTimeout time.Duration
 
+	// PluginTimeout bounds one run of a credential plugin; the plugin and all that it started are killed then. Default 15s.
+	PluginTimeout time.Duration
+	// MaxPlugins is how many credential plugins run at once. Default 8.
+	MaxPlugins int
+	// PluginEnvironment names the variables of this process' environment that credential plugins see, besides what
+	// the connection says. Default: what programs need to find programs, files and their hub, such as PATH and HOME,
+	// and nothing that is a credential.
+	PluginEnvironment []string
+
 	// Metrics is where the provider's metrics are registered. Providers may share a registry. Default:
 	// controller-runtime's registry, which the manager's metrics server serves.
 	Metrics prometheus.Registerer

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -318,5 +320,42 @@ func TestSubscribe(t *testing.T) {
 	}
 	if step != 3 {
 		t.Errorf("the stream ended at step %d of 3", step)
+	}
+}
+
+// A credential plugin is run for a cluster whose policy allowed it, and one that hangs harms its own cluster only.
+func TestCredentialPlugins(t *testing.T) {
+	plane := planes.Get(t, controlplane.Options{Name: "one"})
+	token := issue(t, newUser(t, plane, controlplane.Everything()...))
+	dir := t.TempDir()
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	works := script("works", `printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' "$TOKEN"`)
+	hangs := script("hangs", "sleep 600")
+	plugin := func(command string) *connection.Exec {
+		return &connection.Exec{Command: command, APIVersion: "client.authentication.k8s.io/v1",
+			Env: []connection.EnvVar{{Name: "TOKEN", Value: connection.NewSecret(token.Token())}}}
+	}
+	f := newFleet(t, aggregate.Options{PluginTimeout: time.Second, RetryMax: time.Second})
+	inv := started(t, f, "x")
+	with := func(name, command string) backends.Cluster {
+		c := member(t, name, token.Kubeconfig())
+		c.Connection.Auth = connection.Auth{Exec: plugin(command)}
+		return c
+	}
+	inv.say().Engage(with("hangs", hangs))
+	inv.say().Engage(with("works", works))
+	eventually(t, "the one that works is engaged", func() bool { return f.is("x/works", backends.Engaged, backends.ReasonReady) })
+	if s := f.status("x/works"); !strings.HasPrefix(s.User, "system:serviceaccount:") {
+		t.Errorf("the user is %q", s.User)
+	}
+	eventually(t, "the one that hangs is shown", func() bool { return f.is("x/hangs", backends.Connecting, backends.ReasonPluginFailed) })
+	if s := fmt.Sprintf("%+v", f.Clusters()); strings.Contains(s, token.Token()) {
+		t.Error("the status shows a token")
 	}
 }

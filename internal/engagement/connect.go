@@ -88,7 +88,7 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.ConnectTimeout, errConnectTimeout)
 	defer cancel()
 
-	gen, err := transport.NewGeneration(a.Link.Connection, e.opts.Transport)
+	gen, err := transport.NewGeneration(a.Link.Connection, r.transport)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -40,7 +40,7 @@ type built struct {
 // build makes a cluster upon a generation. It does no I/O.
 func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *restmapper.Surface) (*built, error) {
 	b := &built{name: name, indexed: map[indexKey]*onceIndexed{}, onUnauthorized: func(*transport.Generation) {}}
-	options := e.opts.Transport
+	options := r.transport
 	options.OnUnauthorized = func(g *transport.Generation) { b.onUnauthorized(g) }
 	b.transport = transport.New(gen, options)
 	b.health = &watchHealth{next: b.transport, missing: func() { b.mapper.Refresh() }}

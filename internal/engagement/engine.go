@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/internal/execplugin"
 	"github.com/tributary-fleet/tributary/internal/restmapper"
 	"github.com/tributary-fleet/tributary/internal/transport"
 )
@@ -47,7 +48,10 @@ type run struct {
 	aware  multicluster.Aware
 	scheme *runtime.Scheme
 	log    logr.Logger
-	wg     sync.WaitGroup // every goroutine of the engine
+	// plugins runs the clusters' credential plugins; transport are the options of their transports.
+	plugins   *execplugin.Runner
+	transport transport.Options
+	wg        sync.WaitGroup // every goroutine of the engine
 }
 
 // member is all that the engine has of one public name. It is guarded by Engine.mu.
@@ -99,7 +103,15 @@ func (e *Engine) Start(ctx context.Context, aware multicluster.Aware, scheme *ru
 		return errors.New("start engine: it runs already")
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	e.run = &run{ctx: ctx, cancel: cancel, aware: aware, scheme: cmp.Or(e.opts.Scheme, scheme, clientgoscheme.Scheme), log: log}
+	r := &run{
+		ctx: ctx, cancel: cancel, aware: aware, log: log,
+		scheme:    cmp.Or(e.opts.Scheme, scheme, clientgoscheme.Scheme),
+		plugins:   execplugin.NewRunner(execplugin.Options{Timeout: e.opts.PluginTimeout, MaxConcurrent: e.opts.MaxPlugins, Environment: e.opts.PluginEnvironment}),
+		transport: e.opts.Transport,
+	}
+	r.transport.Exec = r.plugins
+	r.transport.UserAgent = cmp.Or(r.transport.UserAgent, rest.DefaultKubernetesUserAgent())
+	e.run = r
 	return nil
 }
 
@@ -130,6 +142,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	case <-done:
 	case <-ctx.Done():
 		err = fmt.Errorf("stop engine: clusters still draining: %v: %w", e.names(), context.Cause(ctx))
+	}
+	if pluginErr := r.plugins.Close(ctx); pluginErr != nil && err == nil {
+		err = fmt.Errorf("stop engine: credential plugins still running: %w", pluginErr)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

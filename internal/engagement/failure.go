@@ -15,6 +15,7 @@ import (
 
 	"github.com/tributary-fleet/tributary/backends"
 	"github.com/tributary-fleet/tributary/internal/restmapper"
+	"github.com/tributary-fleet/tributary/internal/transport"
 )
 
 // errNotAPI says that an answer was no answer of a Kubernetes API server.
@@ -51,7 +52,8 @@ func reasonOf(err error) backends.Reason {
 		authority x509.UnknownAuthorityError
 		alert     tls.AlertError
 		record    tls.RecordHeaderError
-		plugin    interface{ CredentialPlugin() bool }
+		plugin    *transport.CredentialError
+		unusable  *transport.SpecError
 	)
 	switch code := status(err); {
 	case code == http.StatusUnauthorized || apierrors.IsUnauthorized(err):
@@ -62,6 +64,8 @@ func reasonOf(err error) backends.Reason {
 		return backends.ReasonServerError
 	case errors.As(err, &plugin):
 		return backends.ReasonPluginFailed
+	case errors.As(err, &unusable):
+		return backends.ReasonInvalidAccess
 	case errors.As(err, &certErr), errors.As(err, &authority), errors.As(err, &alert), errors.As(err, &record):
 		return backends.ReasonTLSFailed
 	case errors.Is(err, errNotAPI), errors.Is(err, restmapper.ErrInvalidResponse):

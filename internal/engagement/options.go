@@ -34,8 +34,12 @@ type Options struct {
 	// ClusterOptions are applied to every cluster.Cluster that is built, after the engine's own defaults
 	// and before what the engine cannot do without: its HTTP client, its REST mapper and its cache wrapper.
 	ClusterOptions []cluster.Option
-	// Transport configures the round trippers. Its OnUnauthorized is the engine's own.
+	// Transport configures the round trippers. Its OnUnauthorized and Exec are the engine's own.
 	Transport transport.Options
+	// PluginTimeout, MaxPlugins and PluginEnvironment are how credential plugins are run; see execplugin.Options.
+	PluginTimeout     time.Duration
+	MaxPlugins        int
+	PluginEnvironment []string
 
 	// Metrics are kept where they are set.
 	Metrics *Metrics
