@@ -1,0 +1,161 @@
+package aggregate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tributary-fleet/tributary/aggregate"
+	"github.com/tributary-fleet/tributary/backends"
+	clusterprofiles "github.com/tributary-fleet/tributary/backends/inventory"
+	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
+	"github.com/tributary-fleet/tributary/internal/testing/faultproxy"
+)
+
+// Managers write heartbeats and labels all the time. 1,000 of them reach reconcilers as Info and cost an engaged cluster
+// nothing: no connection, no list, no new engagement.
+func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
+	const updates = 1000
+	hub := planes.Get(t, controlplane.Options{Name: "inventory", CRDs: []controlplane.CRDs{controlplane.ClusterInventory}})
+	c := hubClient(t, hub)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
+	if err := c.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	server := newServer(t)
+	fake := server.Cluster("prod")
+	fake.AllowToken("token", "user")
+	key := put(t, fake, "mine")
+	profile := healthyProfile(t, c, namespace.Name, "prod")
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "prod", Labels: map[string]string{
+			"x-k8s.io/cluster-inventory-consumer": "tributary", "x-k8s.io/cluster-profile": "prod"}},
+		Data: map[string][]byte{"Config": kubeconfig(t, fake.URL(), server.CAData(), "token")},
+	}
+	if err := c.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	backend, err := clusterprofiles.New(clusterprofiles.Options{
+		Hub: hub.Config(), Namespaces: []string{namespace.Name}, Consumer: "tributary"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFleet(t, aggregate.Options{})
+	if err := f.Add("hub", backend, aggregate.BackendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	public := "hub/" + namespace.Name + "/prod"
+	eventually(t, "reconciled", func() bool { return f.saw(public, key) > 0 })
+	eventually(t, "engaged", func() bool { return f.is(public, backends.Engaged, backends.ReasonReady) })
+	cl, err := f.Get(t.Context(), name(public))
+	if err != nil {
+		t.Fatal(err)
+	}
+	since, reconciled := f.status(public).Since, f.saw(public, key)
+	fake.Counter.Reset()
+
+	for i := range updates {
+		if i%2 == 0 {
+			patch := fmt.Sprintf(`{"metadata":{"labels":{"heartbeat":"%d"}}}`, i)
+			err = c.Patch(t.Context(), profile, client.RawPatch("application/merge-patch+json", []byte(patch)))
+		} else {
+			profile.Status.Conditions[0].LastTransitionTime.Time = profile.Status.Conditions[0].LastTransitionTime.AddDate(0, 0, 1)
+			err = c.Status().Update(t.Context(), profile)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the last label is known", func() bool {
+		return f.status(public).Info.Labels["heartbeat"] == fmt.Sprint(updates-2)
+	})
+	if now, err := f.Get(t.Context(), name(public)); err != nil || now != cl {
+		t.Errorf("the cluster was engaged anew (%v)", err)
+	}
+	if now := f.status(public); now.State != backends.Engaged || !now.Since.Equal(since) {
+		t.Errorf("the state changed: %+v", now)
+	}
+	if n := f.saw(public, key); n != reconciled {
+		t.Errorf("%d more reconciles", n-reconciled)
+	}
+	if n := fake.Counter.Relists(); n > 0 {
+		t.Errorf("%d lists", n)
+	}
+	connects := fake.Counter.Count(func(r faultproxy.Request) bool { // what a new connection starts with
+		return r.Method == http.MethodGet && (r.Path == "/api" || strings.HasPrefix(r.Path, "/apis") ||
+			strings.HasSuffix(r.Path, "/namespaces/kube-system"))
+	})
+	if connects > 0 {
+		t.Errorf("%d requests of new connections: %v", connects, fake.Counter.Requests())
+	}
+}
+
+// hubClient returns an administrator's client for a hub of ClusterProfiles.
+func hubClient(t *testing.T, hub *controlplane.ControlPlane) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := hub.Config()
+	config.QPS = -1
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) })
+	c, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// healthyProfile creates a ClusterProfile whose control plane is healthy.
+func healthyProfile(t *testing.T, c client.Client, namespace, name string) *v1alpha1.ClusterProfile {
+	t.Helper()
+	profile := &v1alpha1.ClusterProfile{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       v1alpha1.ClusterProfileSpec{ClusterManager: v1alpha1.ClusterManager{Name: "test"}},
+	}
+	if err := c.Create(t.Context(), profile); err != nil {
+		t.Fatal(err)
+	}
+	profile.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ClusterConditionControlPlaneHealthy, Status: metav1.ConditionTrue, Reason: "Test",
+		LastTransitionTime: metav1.Now(),
+	}}
+	if err := c.Status().Update(t.Context(), profile); err != nil {
+		t.Fatal(err)
+	}
+	return profile
+}
+
+// kubeconfig returns a kubeconfig with a bearer token.
+func kubeconfig(t *testing.T, server string, ca []byte, token string) []byte {
+	t.Helper()
+	type object = map[string]any
+	data, err := json.Marshal(object{
+		"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": []object{{"name": "c", "cluster": object{"server": server, "certificate-authority-data": ca}}},
+		"users":    []object{{"name": "u", "user": object{"token": token}}},
+		"contexts": []object{{"name": "c", "context": object{"cluster": "c", "user": "u"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
