@@ -63,7 +63,7 @@ func (c *clusters) reconcile(ctx context.Context, member string) {
 		return
 	}
 	hold := func(h backends.Hold) {
-		h.Info, h.Source = cl.info, cl.reference
+		h.Info, h.Source = cl.info(), cl.reference
 		c.engager.Hold(member, h)
 	}
 	switch {
@@ -71,10 +71,10 @@ func (c *clusters) reconcile(ctx context.Context, member string) {
 		hold(backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true,
 			Message: fmt.Sprintf("%s does not have the form of its version, %s", cl.reference, cl.reference.APIVersion)})
 		return
-	case cl.paused:
+	case cl.Paused:
 		hold(backends.Hold{Reason: backends.ReasonPaused, Keep: true, Message: cl.reference.String() + " is paused"})
 		return
-	case !cl.initialized:
+	case !cl.ControlPlaneInitialized:
 		hold(backends.Hold{Reason: backends.ReasonControlPlaneNotInitialized, Keep: true,
 			Message: "the control plane of " + cl.reference.String() + " is not initialized"})
 		return
@@ -89,7 +89,7 @@ func (c *clusters) reconcile(ctx context.Context, member string) {
 		hold(*h)
 		return
 	}
-	c.engager.Engage(backends.Cluster{Name: member, Connection: spec, Info: cl.info, Source: cl.reference})
+	c.engager.Engage(backends.Cluster{Name: member, Connection: spec, Info: cl.info(), Source: cl.reference})
 }
 
 // withoutSecret says why a member has no Secret: there is none, or it is not known whether there is.

@@ -124,15 +124,29 @@ func (h *Hub) Label(t testing.TB, obj client.Object, labels map[string]string) {
 // Serve makes the API server serve a version of a custom resource, or stop to. Objects stay as they are.
 func (h *Hub) Serve(t testing.TB, crd, version string, served bool) {
 	t.Helper()
-	h.do(t, "change served version", func(ctx context.Context) error {
+	h.changeVersions(t, crd, func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
+		if v.Name == version {
+			v.Served = served
+		}
+	})
+}
+
+// Store makes the API server store objects of a custom resource in a version from now on. What that version does not
+// have is lost when an object is written, as there is no webhook to convert it.
+func (h *Hub) Store(t testing.TB, crd, version string) {
+	t.Helper()
+	h.changeVersions(t, crd, func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Storage = v.Name == version })
+}
+
+func (h *Hub) changeVersions(t testing.TB, crd string, change func(*apiextensionsv1.CustomResourceDefinitionVersion)) {
+	t.Helper()
+	h.do(t, "change versions", func(ctx context.Context) error {
 		var definition apiextensionsv1.CustomResourceDefinition
 		if err := h.client.Get(ctx, client.ObjectKey{Name: crd}, &definition); err != nil {
 			return err
 		}
 		for i := range definition.Spec.Versions {
-			if definition.Spec.Versions[i].Name == version {
-				definition.Spec.Versions[i].Served = served
-			}
+			change(&definition.Spec.Versions[i])
 		}
 		return h.client.Update(ctx, &definition)
 	})
