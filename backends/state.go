@@ -77,6 +77,8 @@ const (
 	ReasonHubForbidden Reason = "HubForbidden"
 	// ReasonHubUnreachable: the hub does not answer.
 	ReasonHubUnreachable Reason = "HubUnreachable"
+	// ReasonFilesUnreadable: a file of the inventory, or its folder, is missing or cannot be read.
+	ReasonFilesUnreadable Reason = "FilesUnreadable"
 	// ReasonBackendFailed: Run returned an error; it is started again with backoff.
 	ReasonBackendFailed Reason = "BackendFailed"
 )
