@@ -97,6 +97,22 @@ func (s *Source[T]) Unlisted(namespaces ...string) *backends.Health {
 	return nil
 }
 
+// Trouble returns nil if all watches that concern a namespace are doing well. Otherwise what is known of its objects may
+// be out of date, and it returns why.
+func (s *Source[T]) Trouble(namespace string) *backends.Health {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, ok := s.watches[namespace]
+	if all, everywhere := s.watches[""]; everywhere {
+		state, ok = all, true
+	}
+	if !ok || state.health.Reason == "" {
+		return nil
+	}
+	health := state.health
+	return &health
+}
+
 // what names what is watched in a namespace, for people.
 func (s *Source[T]) what(namespace string) string {
 	if namespace == "" {
