@@ -26,6 +26,16 @@ type Options struct {
 	Namespaces []string
 	// LabelSelector selects the ClusterProfiles, on the server. Empty: all of them.
 	LabelSelector string
+	// ClusterManagers are the managers whose profiles are members: the values of spec.clusterManager.name. Empty: all.
+	ClusterManagers []string
+	// ClusterSets are the sets whose profiles are members. A profile's set is its property clusterset.k8s.io, or else its
+	// label multicluster.x-k8s.io/clusterset or clusterset.multicluster.x-k8s.io. Empty: all.
+	ClusterSets []string
+	// Placement makes members only of profiles that a scheduler chose. Nil: of all. It needs the verbs list and
+	// watch for placementdecisions (multicluster.x-k8s.io).
+	Placement *Placement
+	// Readiness says when a profile's cluster is engaged, and what happens when it is ready no more.
+	Readiness Readiness
 	// Providers are the access providers that are used where a profile lists them, the preferred one first: credential
 	// plugins on this machine, configured as KEP-5339 says. A file of them is read by access.NewFromFile. Empty: none.
 	Providers []access.Provider
@@ -53,6 +63,12 @@ func (o Options) validate() error {
 	if o.Consumer == "" && len(o.Providers) == 0 {
 		return errors.New("neither option Providers nor Consumer is set")
 	}
+	if err := o.Placement.validate(); err != nil {
+		return err
+	}
+	if err := o.Readiness.validate(); err != nil {
+		return err
+	}
 	if err := validateProviders(o.Providers); err != nil {
 		return err
 	}
@@ -64,8 +80,9 @@ func (o Options) validate() error {
 
 // Backend is the inventory of ClusterProfiles.
 type Backend struct {
-	opts Options
-	hub  *hub.Client
+	opts   Options
+	hub    *hub.Client
+	memory *memory
 }
 
 var _ backends.Backend = (*Backend)(nil)
@@ -79,12 +96,12 @@ func New(opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inventory backend: %w", err)
 	}
-	return &Backend{opts: opts, hub: client}, nil
+	return &Backend{opts: opts, hub: client, memory: newMemory(opts)}, nil
 }
 
 // Run implements backends.Backend. It returns nil when ctx ends, and never otherwise.
 func (b *Backend) Run(ctx context.Context, engager backends.Engager) error {
-	profiles := newProfiles(b.opts, engager)
+	profiles := newProfiles(b.opts, b.memory, engager)
 	loop := hub.Loop{
 		Sources:   profiles.watchers(),
 		Reconcile: profiles.reconcile,

@@ -1,11 +1,12 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/cluster-inventory-api/pkg/access"
 
@@ -21,18 +22,46 @@ type profiles struct {
 	providers   *providers // nil if none is configured
 	secrets     *secrets   // nil if no Secret is read
 	kubeconfigs hub.Kubeconfigs
+	placements  *placements // nil if no scheduler chooses
+	conditions  []Condition // for readiness
+	memory      *memory
+	alarms      *hub.Alarms
 }
 
-func newProfiles(opts Options, engager backends.Engager) *profiles {
+// memory is what one run of a backend leaves to the next.
+type memory struct {
+	choices choices
+	unready patience
+}
+
+func newMemory(opts Options) *memory {
+	m := &memory{choices: choices{before: map[string]bool{}}, unready: patience{limit: opts.Readiness.DisengageAfter}}
+	if opts.Placement != nil {
+		m.choices.absent.limit = cmp.Or(opts.Placement.Grace, defaultGrace)
+	}
+	return m
+}
+
+func newProfiles(opts Options, remembered *memory, engager backends.Engager) *profiles {
+	conditions := opts.Readiness.conditions()
 	p := &profiles{
+		conditions:  conditions,
+		memory:      remembered,
+		alarms:      hub.NewAlarms(),
 		engager:     engager,
 		kubeconfigs: hub.Kubeconfigs{Policy: opts.Policy},
 		source: hub.NewSource(hub.SourceOptions[profile]{
 			Kind:          profileKind(),
 			Namespaces:    opts.Namespaces,
 			LabelSelector: opts.LabelSelector,
-			View:          func(u *unstructured.Unstructured) (profile, bool) { return viewProfile(u), true },
-			Members:       func(p profile) []string { return []string{p.reference.Namespace + "/" + p.reference.Name} },
+			View: func(u *unstructured.Unstructured) (profile, bool) {
+				view := viewProfile(u, conditions)
+				if !view.unreadable && !opts.selects(&view) {
+					view = profile{reference: view.reference, deselected: true}
+				}
+				return view, true
+			},
+			Members: func(p profile) []string { return []string{p.reference.Namespace + "/" + p.reference.Name} },
 		}),
 	}
 	if len(opts.Providers) > 0 {
@@ -41,11 +70,17 @@ func newProfiles(opts Options, engager backends.Engager) *profiles {
 	if opts.Consumer != "" {
 		p.secrets = newSecrets(opts)
 	}
+	if opts.Placement != nil {
+		p.placements = newPlacements(opts, &remembered.choices)
+	}
 	return p
 }
 
 func (p *profiles) watchers() []hub.Watcher {
-	watchers := []hub.Watcher{p.source}
+	watchers := []hub.Watcher{p.source, p.alarms}
+	if p.placements != nil {
+		watchers = append(watchers, p.placements.source)
+	}
 	if p.secrets != nil {
 		watchers = append(watchers, p.secrets.watchers()...)
 	}
@@ -64,37 +99,61 @@ func (p *profiles) reconcile(ctx context.Context, member string) {
 		return
 	}
 	profile, ok := p.source.Get(member)
-	if !ok {
-		if p.source.Unlisted(namespace) == nil {
-			p.forget(member)
-			p.engager.Disengage(member, backends.ReasonDeleted)
-		}
-		return
+	switch {
+	case ok && profile.deselected:
+		p.leave(member, backends.ReasonDeselected)
+	case ok:
+		p.alarms.Set(member, p.say(ctx, member, &profile, time.Now()))
+	case p.source.Unlisted(namespace) == nil:
+		p.leave(member, backends.ReasonDeleted)
 	}
-	p.say(ctx, member, profile)
 }
 
-// say says what is true of the member that a profile stands for.
-func (p *profiles) say(ctx context.Context, member string, profile profile) {
+// say says what is true now of the member that a profile stands for, and returns when that may change by itself.
+func (p *profiles) say(ctx context.Context, member string, profile *profile, now time.Time) (again time.Time) {
 	hold := func(h backends.Hold) {
 		h.Info, h.Source, h.Hints = profile.info, profile.reference, profile.hints
 		p.engager.Hold(member, h)
 	}
-	switch {
-	case profile.unreadable:
-		hold(backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true, Message: formless(&profile)})
-		return
-	case profile.healthy != metav1.ConditionTrue:
-		hold(backends.Hold{Reason: backends.ReasonControlPlaneUnhealthy, Keep: true, Message: unhealthy(profile)})
-		return
+	if p.placements != nil {
+		chosen, giveUp, unknown := p.placements.chosen(member, now)
+		switch {
+		case unknown != nil:
+			hold(backends.Hold{Reason: unknown.Reason, Message: unknown.Message, Keep: true})
+			return time.Time{}
+		case !chosen:
+			p.leave(member, backends.ReasonDeselected)
+			return time.Time{}
+		}
+		again = giveUp
 	}
-	spec, h := p.spec(ctx, member, &profile)
+	if profile.unreadable {
+		hold(backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true, Message: formless(profile)})
+		return again
+	}
+	if h := unready(p.conditions, profile); h != nil {
+		tooLong, giveUp := p.memory.unready.lacks(member, now, p.source.Trouble(profile.reference.Namespace) != nil)
+		h.Keep = !tooLong
+		hold(*h)
+		return earlier(again, giveUp)
+	}
+	p.memory.unready.has(member)
+	spec, h := p.spec(ctx, member, profile)
 	if h != nil {
 		hold(*h)
-		return
+		return again
 	}
 	p.engager.Engage(backends.Cluster{
 		Name: member, Connection: spec, Info: profile.info, Source: profile.reference, Hints: profile.hints})
+	return again
+}
+
+// earlier returns the earlier of two times, where the zero time means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // spec returns how a member is reached, or why it is held.
@@ -121,23 +180,18 @@ func (p *profiles) spec(ctx context.Context, member string, profile *profile) (c
 	return connection.Spec{}, &missing
 }
 
-func (p *profiles) forget(member string) {
+// leave says that a member is none any more, and forgets it.
+func (p *profiles) leave(member string, reason backends.Reason) {
+	p.alarms.Set(member, time.Time{})
+	p.memory.unready.has(member)
+	if p.placements != nil {
+		p.placements.forget(member)
+	}
 	p.kubeconfigs.Forget(member)
 	if p.providers != nil {
 		p.providers.forget(member)
 	}
-}
-
-// unhealthy says for people why a profile is not ready.
-func unhealthy(p profile) string {
-	if p.healthy == "" {
-		return p.reference.String() + " has no condition ControlPlaneHealthy yet"
-	}
-	text := fmt.Sprintf("%s has the condition ControlPlaneHealthy=%s", p.reference, p.healthy)
-	if p.unhealthy != "" {
-		text += ": " + p.unhealthy
-	}
-	return text
+	p.engager.Disengage(member, reason)
 }
 
 // formless says for people that an object is not what its version promises. It quotes nothing of it.

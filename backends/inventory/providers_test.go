@@ -131,12 +131,19 @@ func TestNewRefusesUnusableOptions(t *testing.T) {
 		return inventory.Options{Hub: hub.Config(), Consumer: consumer}
 	}
 	tests := map[string]func(*inventory.Options){
-		"no hub":                              func(o *inventory.Options) { o.Hub = nil },
-		"neither consumer nor provider":       func(o *inventory.Options) { o.Consumer = "" },
-		"a consumer that is no label value":   func(o *inventory.Options) { o.Consumer = "a b" },
-		"an empty namespace":                  func(o *inventory.Options) { o.Namespaces = []string{"a", ""} },
-		"consumer namespaces alone":           func(o *inventory.Options) { o.ConsumerNamespaces = []string{"a"} },
-		"a selector that is none":             func(o *inventory.Options) { o.LabelSelector = "a in (" },
+		"no hub":                            func(o *inventory.Options) { o.Hub = nil },
+		"neither consumer nor provider":     func(o *inventory.Options) { o.Consumer = "" },
+		"a consumer that is no label value": func(o *inventory.Options) { o.Consumer = "a b" },
+		"an empty namespace":                func(o *inventory.Options) { o.Namespaces = []string{"a", ""} },
+		"consumer namespaces alone":         func(o *inventory.Options) { o.ConsumerNamespaces = []string{"a"} },
+		"a selector that is none":           func(o *inventory.Options) { o.LabelSelector = "a in (" },
+		"a placement without a key":         func(o *inventory.Options) { o.Placement = &inventory.Placement{} },
+		"a placement key that is no label":  func(o *inventory.Options) { o.Placement = &inventory.Placement{Key: "a b"} },
+		"a condition without a type":        func(o *inventory.Options) { o.Readiness.Conditions = []inventory.Condition{{}} },
+		"a negative time to disengage":      func(o *inventory.Options) { o.Readiness.DisengageAfter = -1 },
+		"a meaning that is none": func(o *inventory.Options) {
+			o.Readiness.Conditions = []inventory.Condition{{Type: "a", False: "ready"}}
+		},
 		"a provider without a name":           func(o *inventory.Options) { o.Providers = []access.Provider{{}} },
 		"a provider that says nothing to run": func(o *inventory.Options) { o.Providers = []access.Provider{{Name: "a"}} },
 		"two providers of one name":           func(o *inventory.Options) { o.Providers = []access.Provider{ocm(), ocm()} },

@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,10 +34,10 @@ type profile struct {
 	created    time.Time
 	info       backends.Info
 	hints      backends.Identity
-	healthy    metav1.ConditionStatus // empty if the condition is not there
-	unhealthy  string                 // the condition's message
+	conditions map[string]condition // by type; those that count for readiness
 	access     offer
 	unreadable bool // the object does not have the form of its version
+	deselected bool // the options do not select it; then the rest but the reference is empty
 }
 
 // offer is what a profile says about access, not parsed yet: most heartbeats are compared and never parsed.
@@ -44,8 +46,8 @@ type offer struct {
 }
 
 // viewProfile picks what matters out of a ClusterProfile. It does not convert the whole object into its type:
-// that takes ten times as long, for a heartbeat of which nothing is new.
-func viewProfile(u *unstructured.Unstructured) profile {
+// that takes ten times as long, for a heartbeat of which nothing is new. Of its conditions it sees those given.
+func viewProfile(u *unstructured.Unstructured, conditions []Condition) profile {
 	var r reader
 	status := r.object(u.Object, "status")
 	spec := r.object(u.Object, "spec")
@@ -77,17 +79,20 @@ func viewProfile(u *unstructured.Unstructured) profile {
 		ClusterID:  view.info.Properties[clusterIDProperty],
 		ClusterSet: view.info.Properties[clusterSetProperty],
 	}
-	if view.hints.ClusterSet == "" {
-		view.hints.ClusterSet = labels[v1alpha1.LabelClusterSetKey]
-	}
-	for _, condition := range r.objects(status, "conditions") {
-		if r.text(condition, "type") != v1alpha1.ClusterConditionControlPlaneHealthy {
+	view.hints.ClusterSet = cmp.Or(view.hints.ClusterSet, labels[v1alpha1.LabelClusterSetKey], labels[clusterSetLabel])
+	for _, c := range r.objects(status, "conditions") {
+		name := r.text(c, "type")
+		if !slices.ContainsFunc(conditions, func(c Condition) bool { return c.Type == name }) {
 			continue
 		}
-		view.healthy = metav1.ConditionStatus(r.text(condition, "status"))
-		if view.healthy != metav1.ConditionTrue {
-			view.unhealthy = r.text(condition, "message")
+		said := condition{status: metav1.ConditionStatus(r.text(c, "status"))}
+		if said.status != metav1.ConditionTrue {
+			said.message = r.text(c, "message")
 		}
+		if view.conditions == nil {
+			view.conditions = make(map[string]condition, len(conditions))
+		}
+		view.conditions[name] = said
 	}
 	view.unreadable = r.wrong
 	return view

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -57,8 +58,10 @@ func TestUnreadableObjects(t *testing.T) {
 				t.Fatal(err)
 			}
 			var engager holds
-			p := newProfiles(Options{Providers: []access.Provider{{Name: "p"}}}, &engager)
-			p.say(t.Context(), "fleet/prod", viewProfile(u))
+			opts := Options{Providers: []access.Provider{{Name: "p"}}}
+			p := newProfiles(opts, newMemory(opts), &engager)
+			view := viewProfile(u, opts.Readiness.conditions())
+			p.say(t.Context(), "fleet/prod", &view, time.Now())
 			if len(engager.held) != 1 || engager.held[0].Reason != backends.ReasonInvalidAccess || !engager.held[0].Rejected {
 				t.Fatalf("held as %+v, want rejected for InvalidAccess", engager.held)
 			}
@@ -94,9 +97,11 @@ func BenchmarkHeartbeat(b *testing.B) {
 			b.Fatal(err)
 		}
 		var engager engagements
-		p := newProfiles(Options{Providers: []access.Provider{{Name: "p", ExecConfig: &clientcmdapi.ExecConfig{
-			APIVersion: "client.authentication.k8s.io/v1", Command: "/plugin"}}}}, &engager)
-		p.say(b.Context(), "fleet/prod", viewProfile(u))
+		opts := Options{Providers: []access.Provider{{Name: "p", ExecConfig: &clientcmdapi.ExecConfig{
+			APIVersion: "client.authentication.k8s.io/v1", Command: "/plugin"}}}}
+		p, conditions := newProfiles(opts, newMemory(opts), &engager), opts.Readiness.conditions()
+		known, now := viewProfile(u, conditions), time.Now()
+		p.say(b.Context(), "fleet/prod", &known, now)
 		if engager.count != 1 {
 			b.Fatal("the profile is not engaged")
 		}
@@ -108,26 +113,24 @@ func BenchmarkHeartbeat(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("status/properties=%d", properties), func(b *testing.B) {
-			known := viewProfile(u)
 			beat := u.DeepCopy()
 			condition := beat.Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
 			condition["lastTransitionTime"] = "2026-01-01T00:03:00Z"
 			for b.Loop() {
-				if !reflect.DeepEqual(known, viewProfile(beat)) { // as the hub's store does
+				if !reflect.DeepEqual(known, viewProfile(beat, conditions)) { // as the hub's store does
 					b.Fatal("a heartbeat has news")
 				}
 			}
 		})
 		b.Run(fmt.Sprintf("label/properties=%d", properties), func(b *testing.B) {
-			known := viewProfile(u)
 			flip := u.DeepCopy()
 			flip.SetLabels(map[string]string{"env": "prod", "heartbeat": "1"})
 			for b.Loop() {
-				view := viewProfile(flip)
+				view := viewProfile(flip, conditions)
 				if reflect.DeepEqual(known, view) {
 					b.Fatal("a label makes no difference")
 				}
-				p.say(b.Context(), "fleet/prod", view)
+				p.say(b.Context(), "fleet/prod", &view, now)
 			}
 		})
 	}
