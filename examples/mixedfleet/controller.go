@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,16 +17,24 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tributary-fleet/tributary/aggregate"
 )
 
 const (
 	// workNamespace is the members' namespace that the controller works in during the demonstration.
 	workNamespace = "mixedfleet"
-	// seenLabel is what the controller puts on ConfigMaps.
-	seenLabel = "mixedfleet.tributary.dev/seen"
+	// labelPrefix and the cluster's name make the label that the controller puts on ConfigMaps; see seenLabel.
+	labelPrefix = "mixedfleet.tributary.dev/"
 	// writeTimeout bounds one write to a member. A worker that waits for a cluster serves no other meanwhile.
 	writeTimeout = 5 * time.Second
 )
+
+// seenLabel is the label for one name of a cluster. A cluster that is listed twice has two names, and whoever looks
+// at the label knows through which of its connections it was written.
+func seenLabel(name multicluster.ClusterName) string {
+	return labelPrefix + strings.ReplaceAll(name.String(), aggregate.DefaultSeparator, ".")
+}
 
 // configMaps counts the ConfigMaps of every cluster, and labels them. It is an ordinary multicluster-runtime reconciler.
 type configMaps struct {
@@ -60,14 +69,15 @@ func (c configMaps) Reconcile(ctx context.Context, req mcreconcile.Request) (ctr
 		}
 		return ctrl.Result{}, err
 	}
-	if !c.readOnly && cm.Labels[seenLabel] == "" {
+	label := seenLabel(req.ClusterName)
+	if !c.readOnly && cm.Labels[label] == "" {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		before := cm.DeepCopy()
 		if cm.Labels == nil {
 			cm.Labels = map[string]string{}
 		}
-		cm.Labels[seenLabel] = "true"
+		cm.Labels[label] = "true"
 		if err := cl.GetClient().Patch(ctx, &cm, client.MergeFrom(before)); err != nil {
 			return ctrl.Result{}, fmt.Errorf("label ConfigMap: %w", err)
 		}

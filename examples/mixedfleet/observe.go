@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -36,9 +37,7 @@ func observe(ctx context.Context, o options, s *screen, stdout io.Writer) error 
 		}
 		ctx, cancel := context.WithTimeout(ctx, settleLimit)
 		defer cancel()
-		if _, err := until(ctx, "every cluster engaged or found wanting", func() (bool, error) { return fleet.settled(), nil }); err != nil {
-			s.say("%v", err)
-		}
+		_, unsettled := until(ctx, "every cluster engaged or found wanting", func() (bool, error) { return fleet.settled(), nil })
 		s.conclude()
 		if o.output == "json" {
 			if err := printJSON(stdout, report{Clusters: fleet.table().list(), Steps: []result{}}); err != nil {
@@ -47,7 +46,7 @@ func observe(ctx context.Context, o options, s *screen, stdout io.Writer) error 
 		}
 		for _, b := range fleet.Backends() {
 			if b.Synced {
-				return nil
+				return unsettled
 			}
 		}
 		return errors.New("no inventory of the hub could be read")
@@ -61,7 +60,11 @@ func hubConfig(path, contextName string) (*rest.Config, error) {
 		&clientcmd.ConfigOverrides{CurrentContext: contextName},
 	).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
+		// The parser's own words are left out: of some files they repeat credentials.
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("read kubeconfig: %w", err)
+		}
+		return nil, fmt.Errorf("read kubeconfig %s: it cannot be used with context %q; kubectl config view may tell why", path, contextName)
 	}
 	return config, nil
 }

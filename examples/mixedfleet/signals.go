@@ -38,5 +38,9 @@ func untilToldToEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 // startedByGoRun reports whether this program lies where "go run" builds programs.
 func startedByGoRun() bool {
 	path, err := os.Executable()
-	return err == nil && strings.Contains(path, "go-build")
+	if err != nil {
+		return false
+	}
+	cache := os.Getenv("GOCACHE") // whoever has set another place than the default
+	return strings.Contains(path, "go-build") || cache != "" && strings.HasPrefix(path, cache+string(os.PathSeparator))
 }

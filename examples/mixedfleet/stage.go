@@ -19,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	inventoryv1alpha1 "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"golang.org/x/sync/errgroup"
 
@@ -150,13 +151,14 @@ func (m *member) create(ctx context.Context, name string) error {
 	return nil
 }
 
-// labelled reports whether the controller has labelled a ConfigMap: what the member itself says.
-func (m *member) labelled(ctx context.Context, name string) (bool, error) {
+// labelled reports whether the controller has labelled a ConfigMap through the given name of the cluster: what the
+// member itself says.
+func (m *member) labelled(ctx context.Context, as multicluster.ClusterName, name string) (bool, error) {
 	var cm corev1.ConfigMap
 	if err := m.client.Get(ctx, client.ObjectKey{Namespace: workNamespace, Name: name}, &cm); err != nil {
 		return false, fmt.Errorf("get ConfigMap in %s: %w", m.name, err)
 	}
-	return cm.Labels[seenLabel] != "", nil
+	return cm.Labels[seenLabel(as)] != "", nil
 }
 
 // stop stops everything, at once.

@@ -37,7 +37,7 @@ func (t *tour) steps() []step {
 		{"engage", "Four entries in three inventories: one controller works in all of them.", t.engage},
 		{"bad-input", "Three entries that are no good: listed with a reason, and nobody else notices.", t.badInput},
 		{"react", "A ConfigMap is created in each member: the controller reacts within a second.", t.react},
-		{"rotate", "The token in " + string(profileName(berlin)) + " is rotated, the old one revoked.", t.rotate},
+		{"rotate", "The token in " + string(kubeconfigName(lima)) + " is rotated, the old one revoked.", t.rotate},
 		{"add-inventory", "A cluster joins through the Cluster Inventory API: a ClusterProfile, and a Secret for us.",
 			t.add(profileName(nairobi), t.stage.addProfile)},
 		{"add-capi", "A cluster joins through Cluster API: a Cluster, and its kubeconfig Secret.",
@@ -114,7 +114,7 @@ func (t *tour) worksIn(ctx context.Context, name multicluster.ClusterName) error
 			if !t.fleet.tally.has(name, types.NamespacedName{Namespace: workNamespace, Name: cm}) {
 				return false, nil
 			}
-			if ok, err := t.member(name).labelled(ctx, cm); !ok || err != nil {
+			if ok, err := t.member(name).labelled(ctx, name, cm); !ok || err != nil {
 				return false, err
 			}
 		}
@@ -147,6 +147,7 @@ func (t *tour) status(name multicluster.ClusterName) aggregate.ClusterStatus {
 }
 
 func (t *tour) badInput(ctx context.Context) (string, error) {
+	before := t.engagements(t.working...)
 	if err := t.stage.addProfile(ctx, "no-access", nil); err != nil {
 		return "", err
 	}
@@ -173,6 +174,9 @@ func (t *tour) badInput(ctx context.Context) (string, error) {
 	}
 	if _, err := t.reactIn(ctx, t.working); err != nil {
 		return "", fmt.Errorf("the others: %w", err)
+	}
+	if err := t.unmoved(before); err != nil {
+		return "", err
 	}
 	return strings.Join(said, "\n      "), nil
 }
@@ -211,6 +215,25 @@ func (t *tour) react(ctx context.Context) (string, error) {
 	return fmt.Sprintf("seen under %d names and labelled, the slowest %s after its creation", len(t.working), slowest), nil
 }
 
+// engagements returns how often each of the clusters was engaged so far.
+func (t *tour) engagements(names ...multicluster.ClusterName) map[multicluster.ClusterName]int {
+	times := map[multicluster.ClusterName]int{}
+	for _, name := range names {
+		times[name], _ = t.fleet.attendance.of(name)
+	}
+	return times
+}
+
+// unmoved returns an error if one of the clusters was engaged anew since, or is not engaged any longer.
+func (t *tour) unmoved(before map[multicluster.ClusterName]int) error {
+	for name, times := range before {
+		if now, engaged := t.fleet.attendance.of(name); now != times || !engaged {
+			return fmt.Errorf("%s was engaged %d times before and %d now; engaged at present: %t", name, times, now, engaged)
+		}
+	}
+	return nil
+}
+
 // others returns the names of all clusters that are to work but the given one.
 func (t *tour) others(name multicluster.ClusterName) []multicluster.ClusterName {
 	return slices.DeleteFunc(slices.Clone(t.working), func(n multicluster.ClusterName) bool { return n == name })
@@ -240,7 +263,7 @@ func (t *tour) reactIn(ctx context.Context, names []multicluster.ClusterName) (t
 				if !t.fleet.tally.has(name, types.NamespacedName{Namespace: workNamespace, Name: cm}) {
 					return false, nil
 				}
-				return m.labelled(ctx, cm)
+				return m.labelled(ctx, name, cm)
 			})
 			took[i] = since(created[m])
 			if err == nil && took[i] > reactionLimit {
@@ -260,18 +283,18 @@ func (t *tour) reactIn(ctx context.Context, names []multicluster.ClusterName) (t
 }
 
 func (t *tour) rotate(ctx context.Context) (string, error) {
-	name := profileName(berlin)
+	name := kubeconfigName(lima) // listed once, so nobody else could do its work
 	running, err := t.fleet.Get(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	engagedBefore, _ := t.fleet.attendance.of(name)
+	before := t.engagements(name)
 	old := t.tokens[name]
 	kubeconfig, err := t.issue(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	if err := t.stage.replaceKubeconfig(ctx, profileSecret(berlin), kubeconfig); err != nil {
+	if err := t.stage.replaceKubeconfig(ctx, kubeconfigSecret(lima), kubeconfig); err != nil {
 		return "", err
 	}
 	if err := old.Revoke(ctx); err != nil {
@@ -301,8 +324,18 @@ func (t *tour) rotate(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if engagedNow, _ := t.fleet.attendance.of(name); now != running || engagedNow != engagedBefore {
-		return "", fmt.Errorf("%s was engaged anew: %d times before, %d now", name, engagedBefore, engagedNow)
+	if now != running {
+		return "", fmt.Errorf("%s is served by another cluster.Cluster", name)
+	}
+	if err := t.unmoved(before); err != nil {
+		return "", err
+	}
+	config, err := t.fleet.RESTConfigFor(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if config.BearerToken != t.tokens[name].Token() {
+		return "", fmt.Errorf("%s does not run upon its new token", name)
 	}
 	return fmt.Sprintf("the old token is refused (after %s), the controller reacts (in %s), and nothing was engaged anew",
 		refusedAfter.Round(time.Millisecond), reaction), nil
@@ -315,6 +348,7 @@ func (t *tour) silence(ctx context.Context) (string, error) {
 	}
 	silent := time.Now()
 	others := t.others(name)
+	before := t.engagements(others...)
 	slowest, err := t.reactIn(ctx, others)
 	if err != nil {
 		return "", fmt.Errorf("the others: %w", err)
@@ -329,6 +363,9 @@ func (t *tour) silence(ctx context.Context) (string, error) {
 	again, err := t.reactIn(ctx, others)
 	if err != nil {
 		return "", fmt.Errorf("the others: %w", err)
+	}
+	if err := t.unmoved(before); err != nil {
+		return "", err
 	}
 	return fmt.Sprintf("disconnected after %s; meanwhile the other %d entries reacted, the slowest in %s", lost, len(others), max(slowest, again)), nil
 }
