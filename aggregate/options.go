@@ -29,7 +29,7 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// MaxFirstSyncs is how many clusters do their first LISTs at once. Default 256.
 	MaxFirstSyncs int
-	// MaxConnects is how many clusters are connected to at once. Default 64.
+	// MaxConnects is how many clusters are connected to at once, besides those that do not answer. Default 64.
 	MaxConnects int
 	// RetryBase and RetryMax bound the wait after a failed attempt, which is random (full jitter) between
 	// nothing and RetryBase doubled per failure. Defaults 1s and 5m.
@@ -70,9 +70,6 @@ func (o Options) withDefaults() Options {
 		o.Metrics = metrics.Registry
 	}
 	o.StopTimeout = cmp.Or(o.StopTimeout, 5*time.Second)
-	if o.Logger.GetSink() == nil {
-		o.Logger = logr.Discard()
-	}
 	return o
 }
 

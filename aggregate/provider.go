@@ -39,6 +39,7 @@ type Provider struct {
 	backends map[string]*supervised
 	added    int             // counts Add; gives backends their rank
 	ctx      context.Context // nil while the provider does not run
+	log      logr.Logger     // of the present run
 	wg       sync.WaitGroup  // the backends' supervisors
 }
 
@@ -163,17 +164,18 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 // calls it. It returns nil after everything has come to its end, or an error naming what had not within StopTimeout.
 func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 	scheme, logger := fromManager(aware)
-	if p.opts.Logger.GetSink() != logr.Discard().GetSink() {
+	if p.opts.Logger.GetSink() != nil {
 		logger = p.opts.Logger
 	}
+	logger = logger.WithName("tributary")
 	// Engagements outlive ctx until they are disengaged in order.
-	if err := p.engine.Start(context.WithoutCancel(ctx), aware, scheme, logger.WithName("tributary")); err != nil {
+	if err := p.engine.Start(context.WithoutCancel(ctx), aware, scheme, logger); err != nil {
 		return fmt.Errorf("start aggregate: %w", err)
 	}
 	runCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p.mu.Lock()
-	p.ctx = runCtx
+	p.ctx, p.log = runCtx, logger
 	for _, s := range p.backends {
 		p.supervise(s)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/tributary-fleet/tributary/backends"
@@ -45,11 +46,11 @@ type supervised struct {
 func (p *Provider) supervise(s *supervised) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	s.cancel, s.stopped = cancel, make(chan struct{})
-	stopped := s.stopped
+	stopped, log := s.stopped, p.log.WithValues("backend", s.name)
 	p.wg.Go(func() {
 		defer close(stopped)
 		defer cancel()
-		p.keepRunning(ctx, s)
+		p.keepRunning(ctx, s, log)
 	})
 }
 
@@ -65,11 +66,10 @@ func (s *supervised) stop() <-chan struct{} {
 }
 
 // keepRunning runs the backend until ctx ends, and starts it again whenever it fails.
-func (p *Provider) keepRunning(ctx context.Context, s *supervised) {
-	log := p.opts.Logger.WithName("tributary").WithValues("backend", s.name)
+func (p *Provider) keepRunning(ctx context.Context, s *supervised, log logr.Logger) {
 	for failures := 0; ; failures++ {
 		began := time.Now()
-		err := runContained(ctx, s.backend, s.newRun(p.engine))
+		err := runContained(ctx, s.backend, s.newRun(p.engine), log)
 		s.endRun()
 		if ctx.Err() != nil {
 			return
@@ -94,10 +94,11 @@ func (p *Provider) keepRunning(ctx context.Context, s *supervised) {
 }
 
 // runContained runs a backend and turns its panic into an error.
-func runContained(ctx context.Context, b backends.Backend, e backends.Engager) (err error) {
+func runContained(ctx context.Context, b backends.Backend, e backends.Engager, log logr.Logger) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("panicked: %v\n%s", r, debug.Stack())
+			err = fmt.Errorf("panicked: %v", r)
+			log.Error(err, "panic contained", "stack", string(debug.Stack()))
 		}
 	}()
 	return b.Run(ctx, e)
