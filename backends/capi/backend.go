@@ -14,48 +14,98 @@ import (
 	"github.com/tributary-fleet/tributary/internal/hub"
 )
 
-// Options say which Clusters are members.
+// Options say which Clusters are members, and where their kubeconfigs are.
 type Options struct {
 	// Hub is Cluster API's management cluster, for instance GetLocalManager().GetConfig() of a manager. Required.
-	// It needs the verbs list and watch for clusters (cluster.x-k8s.io) and secrets, in the namespaces below or in all.
+	// It needs the verbs list and watch for clusters (cluster.x-k8s.io) and secrets, in the namespaces below or in all;
+	// also get for secrets, if Secrets that lack Cluster API's label are to be found.
 	Hub *rest.Config
 	// Namespaces are where the Clusters and their Secrets are. Empty: all namespaces. One that may not be
 	// read is reported and harms no other.
 	Namespaces []string
 	// LabelSelector selects the Clusters, on the server. Empty: all of them.
 	LabelSelector string
+
+	// SecretName is the name of a Cluster's kubeconfig Secret, which is in the Cluster's namespace, with {{cluster}} for
+	// the Cluster's name. Default "{{cluster}}-kubeconfig", which is Cluster API's own and, says its contract, not for
+	// others. Some providers write one for users: "{{cluster}}-user-kubeconfig" (AWS, GCP),
+	// "{{cluster}}-kubeconfig-user" (Azure).
+	SecretName string
+	// SecretKeys are the keys that may hold the kubeconfig: the first of them that has data does. Default "value".
+	// The AWS provider's keys "relative" and "token-file" are refused: one refers to the file that the other is.
+	SecretKeys []string
+	// Context is the context of the kubeconfig to use. Empty: the current one.
+	Context string
+
 	// Policy is what kubeconfigs have to conform to. The zero value is strict, as data of others should be treated.
 	Policy connection.Policy
 }
 
+// Defaults of Options.
+const (
+	DefaultSecretName = clusterPlaceholder + "-kubeconfig"
+	DefaultSecretKey  = "value"
+)
+
+func (o Options) withDefaults() Options {
+	if o.SecretName == "" {
+		o.SecretName = DefaultSecretName
+	}
+	if len(o.SecretKeys) == 0 {
+		o.SecretKeys = []string{DefaultSecretKey}
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	if slices.Contains(o.Namespaces, "") {
+		return errors.New("option Namespaces holds an empty name")
+	}
+	if _, err := labels.Parse(o.LabelSelector); err != nil {
+		return fmt.Errorf("option LabelSelector: %w", err)
+	}
+	for _, key := range o.SecretKeys {
+		switch key {
+		case "":
+			return errors.New("option SecretKeys holds an empty key")
+		case "relative", "token-file":
+			return fmt.Errorf("option SecretKeys: %s holds no kubeconfig that can be used by itself", key)
+		}
+	}
+	return nil
+}
+
 // Backend is the inventory of Cluster API's Clusters.
 type Backend struct {
-	opts Options
-	hub  *hub.Client
+	opts       Options
+	secretName secretName
+	hub        *hub.Client
 }
 
 var _ backends.Backend = (*Backend)(nil)
 
 // New returns a backend, or an error if the options are unusable. It makes no request.
 func New(opts Options) (*Backend, error) {
-	if slices.Contains(opts.Namespaces, "") {
-		return nil, errors.New("capi backend: option Namespaces holds an empty name")
+	opts = opts.withDefaults()
+	if err := opts.validate(); err != nil {
+		return nil, fmt.Errorf("capi backend: %w", err)
 	}
-	if _, err := labels.Parse(opts.LabelSelector); err != nil {
-		return nil, fmt.Errorf("capi backend: option LabelSelector: %w", err)
+	name, err := parseSecretName(opts.SecretName)
+	if err != nil {
+		return nil, fmt.Errorf("capi backend: option SecretName: %w", err)
 	}
 	client, err := hub.Connect(opts.Hub)
 	if err != nil {
 		return nil, fmt.Errorf("capi backend: %w", err)
 	}
-	return &Backend{opts: opts, hub: client}, nil
+	return &Backend{opts: opts, secretName: name, hub: client}, nil
 }
 
 // Run implements backends.Backend. It returns nil when ctx ends, and never otherwise.
 func (b *Backend) Run(ctx context.Context, engager backends.Engager) error {
-	clusters := newClusters(b.opts, engager)
+	clusters := newClusters(b.opts, b.secretName, engager)
 	loop := hub.Loop{
-		Sources:   []hub.Watcher{clusters.source, clusters.secrets},
+		Sources:   clusters.watchers(),
 		Reconcile: clusters.reconcile,
 		Engager:   engager,
 	}

@@ -199,9 +199,15 @@ func TestOtherSecretsAreIgnored(t *testing.T) {
 func TestNewRefusesUnusableOptions(t *testing.T) {
 	config := startHub(t).Config()
 	tests := map[string]capi.Options{
-		"no hub":                  {},
-		"an empty namespace":      {Hub: config, Namespaces: []string{""}},
-		"a selector that is none": {Hub: config, LabelSelector: "a in ("},
+		"no hub":                         {},
+		"an empty namespace":             {Hub: config, Namespaces: []string{""}},
+		"a selector that is none":        {Hub: config, LabelSelector: "a in ("},
+		"a template that is a name":      {Hub: config, SecretName: "kubeconfig"},
+		"a template with two Clusters":   {Hub: config, SecretName: "{{cluster}}-{{cluster}}"},
+		"a template that makes no names": {Hub: config, SecretName: "{{cluster}}_kubeconfig"},
+		"an empty key":                   {Hub: config, SecretKeys: []string{"value", ""}},
+		"a key that refers to a file":    {Hub: config, SecretKeys: []string{"relative"}},
+		"a key that holds a token":       {Hub: config, SecretKeys: []string{"token-file"}},
 	}
 	for name, opts := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -3,100 +3,129 @@ package capi
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/connection"
 	"github.com/tributary-fleet/tributary/internal/hub"
-)
-
-// The kubeconfig Secret's name and key, from Cluster API's control plane provider contract.
-const (
-	secretSuffix = "-kubeconfig"
-	secretKey    = "value"
 )
 
 // clusters makes members of Clusters and their Secrets, for one run.
 type clusters struct {
+	opts        Options
 	engager     backends.Engager
 	source      *hub.Source[cluster]
-	secrets     *hub.Source[hub.Secret]
+	secrets     *secrets
 	kubeconfigs hub.Kubeconfigs
 }
 
-func newClusters(opts Options, engager backends.Engager) *clusters {
+func newClusters(opts Options, name secretName, engager backends.Engager) *clusters {
 	return &clusters{
+		opts:        opts,
 		engager:     engager,
-		kubeconfigs: hub.Kubeconfigs{Policy: opts.Policy},
+		secrets:     newSecrets(opts, name),
+		kubeconfigs: hub.Kubeconfigs{Policy: opts.Policy, Context: opts.Context},
 		source: hub.NewSource(hub.SourceOptions[cluster]{
 			Kind:          clusterKind(),
 			Namespaces:    opts.Namespaces,
 			LabelSelector: opts.LabelSelector,
 			View:          func(u *unstructured.Unstructured) (cluster, bool) { return viewCluster(u), true },
-			Members:       func(c cluster) []string { return []string{c.reference.Namespace + "/" + c.reference.Name} },
-		}),
-		secrets: hub.NewSource(hub.SourceOptions[hub.Secret]{
-			Kind:          hub.Secrets(),
-			Namespaces:    opts.Namespaces,
-			LabelSelector: clusterv1.ClusterNameLabel,
-			View: func(u *unstructured.Unstructured) (hub.Secret, bool) {
-				// A cluster's certificate authorities carry the label, too.
-				return hub.ViewSecret(u, secretKey), strings.HasSuffix(u.GetName(), secretSuffix)
-			},
-			Members: func(s hub.Secret) []string { return []string{strings.TrimSuffix(s.Key(), secretSuffix)} },
+			Members:       func(c cluster) []string { return []string{c.Namespace + "/" + c.Name} },
 		}),
 	}
+}
+
+func (c *clusters) watchers() []hub.Watcher {
+	return []hub.Watcher{c.source, c.secrets.labelled, c.secrets.others}
 }
 
 // reconcile says what is true of the member that a Cluster stands for.
 func (c *clusters) reconcile(ctx context.Context, member string) {
 	namespace, _, _ := strings.Cut(member, "/")
 	cl, ok := c.source.Get(member)
-	if !ok && c.source.Unlisted(namespace) != nil {
-		return
-	}
-	if !ok || cl.deleting {
-		c.kubeconfigs.Forget(member)
-		c.engager.Disengage(member, backends.ReasonDeleted)
-		return
-	}
-	hold := func(h backends.Hold) {
-		h.Info, h.Source = cl.info(), cl.reference
-		c.engager.Hold(member, h)
-	}
 	switch {
-	case cl.unreadable:
-		hold(backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true,
-			Message: fmt.Sprintf("%s does not have the form of its version, %s", cl.reference, cl.reference.APIVersion)})
-		return
-	case cl.Paused:
-		hold(backends.Hold{Reason: backends.ReasonPaused, Keep: true, Message: cl.reference.String() + " is paused"})
-		return
-	case !cl.ControlPlaneInitialized:
-		hold(backends.Hold{Reason: backends.ReasonControlPlaneNotInitialized, Keep: true,
-			Message: "the control plane of " + cl.reference.String() + " is not initialized"})
-		return
+	case !ok && c.source.Unlisted(namespace) != nil:
+	case !ok || cl.deleting:
+		c.leave(member, backends.ReasonDeleted)
+	default:
+		c.say(ctx, member, &cl)
 	}
-	secret, ok := c.secrets.Get(member + secretSuffix)
-	if !ok {
-		hold(c.withoutSecret(namespace, member))
-		return
-	}
-	spec, h := c.kubeconfigs.Spec(ctx, member, secret, secretKey, true)
-	if h != nil {
-		hold(*h)
-		return
-	}
-	c.engager.Engage(backends.Cluster{Name: member, Connection: spec, Info: cl.info(), Source: cl.reference})
 }
 
-// withoutSecret says why a member has no Secret: there is none, or it is not known whether there is.
-func (c *clusters) withoutSecret(namespace, member string) backends.Hold {
-	if health := c.secrets.Unlisted(namespace); health != nil {
-		return backends.Hold{Reason: health.Reason, Message: health.Message, Keep: true}
+// leave says that a Cluster is no member any more.
+func (c *clusters) leave(member string, reason backends.Reason) {
+	namespace, name, _ := strings.Cut(member, "/")
+	c.kubeconfigs.Forget(member)
+	c.secrets.forget(namespace, name)
+	c.engager.Disengage(member, reason)
+}
+
+// say says what is true of the member that an existing Cluster stands for.
+func (c *clusters) say(ctx context.Context, member string, cl *cluster) {
+	hold := c.unready(cl)
+	var spec connection.Spec
+	var odd []string
+	if hold == nil {
+		spec, odd, hold = c.spec(ctx, member, cl)
 	}
-	return backends.Hold{Reason: backends.ReasonSecretNotFound, Keep: true,
-		Message: fmt.Sprintf("there is no Secret %s%s with the label %s", member, secretSuffix, clusterv1.ClusterNameLabel)}
+	info := cl.info()
+	if len(odd) > 0 {
+		info.Properties[PropertyWarnings] = strings.Join(odd, "; ")
+	}
+	if hold != nil {
+		hold.Info, hold.Source = info, cl.reference
+		c.engager.Hold(member, *hold)
+		return
+	}
+	c.engager.Engage(backends.Cluster{Name: member, Connection: spec, Info: info, Source: cl.reference})
+}
+
+// unready says why a Cluster is not to be engaged now, whatever its Secret; nil if it is.
+func (c *clusters) unready(cl *cluster) *backends.Hold {
+	switch {
+	case cl.unreadable:
+		return &backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true,
+			Message: fmt.Sprintf("%s does not have the form of its version, %s", cl.reference, cl.reference.APIVersion)}
+	case cl.Paused:
+		return &backends.Hold{Reason: backends.ReasonPaused, Keep: true, Message: cl.reference.String() + " is paused"}
+	case !cl.ControlPlaneInitialized:
+		return &backends.Hold{Reason: backends.ReasonControlPlaneNotInitialized, Keep: true,
+			Message: "the control plane of " + cl.reference.String() + " is not initialized"}
+	}
+	return nil
+}
+
+// spec returns how a member is reached and what is odd about that, or why it is held.
+func (c *clusters) spec(ctx context.Context, member string, cl *cluster) (connection.Spec, []string, *backends.Hold) {
+	found, odd, hold := c.secrets.find(member, cl)
+	if hold != nil {
+		return connection.Spec{}, odd, hold
+	}
+	key := c.secrets.dataKey(found)
+	if key == "" {
+		key = strings.Join(c.secrets.keys, " or ") // none of them has data
+	}
+	spec, hold := c.kubeconfigs.Spec(ctx, member, found.Secret, key, true)
+	if hold == nil && !sameEndpoint(spec.Endpoint.Server, cl.ControlPlaneEndpoint) {
+		odd = append(odd, fmt.Sprintf("%s names another server than the controlPlaneEndpoint %s of %s",
+			found.Reference, cl.ControlPlaneEndpoint, cl.reference))
+	}
+	return spec, odd, hold
+}
+
+// sameEndpoint reports whether a kubeconfig's server has the host and port of a Cluster's endpoint, if that is known.
+func sameEndpoint(server, endpoint string) bool {
+	u, err := url.Parse(server)
+	if err != nil || endpoint == "" {
+		return true
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	return strings.EqualFold(net.JoinHostPort(u.Hostname(), port), endpoint)
 }

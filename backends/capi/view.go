@@ -3,9 +3,11 @@ package capi
 import (
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // hubs before Cluster API v1.11 serve nothing else
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -54,9 +56,14 @@ type cluster struct {
 	deleting   bool
 	unreadable bool // the object does not have the form of its version
 
-	// The providing objects, which may own the kubeconfig Secret.
-	infrastructureName, controlPlaneName string
+	// infrastructure and controlPlane are the providing objects, which may own the kubeconfig Secret.
+	infrastructure, controlPlane provider
 }
+
+// provider is an object in the Cluster's namespace that provides a part of the cluster.
+type provider struct{ group, kind, name string }
+
+func (p provider) groupKind() schema.GroupKind { return schema.GroupKind{Group: p.group, Kind: p.kind} }
 
 func viewCluster(u *unstructured.Unstructured) cluster {
 	view := cluster{
@@ -71,6 +78,7 @@ func viewCluster(u *unstructured.Unstructured) cluster {
 	}
 	// The error is not passed on: it quotes what it stumbled over.
 	view.unreadable = read(u.Object) != nil
+	view.InfrastructureKind, view.ControlPlaneKind = view.infrastructure.kind, view.controlPlane.kind
 	if _, annotated := view.Annotations[clusterv1.PausedAnnotation]; annotated {
 		view.Paused = true
 	}
@@ -82,8 +90,7 @@ func (v *cluster) readV1Beta2(object map[string]any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &c); err != nil {
 		return err
 	}
-	v.InfrastructureKind, v.infrastructureName = c.Spec.InfrastructureRef.Kind, c.Spec.InfrastructureRef.Name
-	v.ControlPlaneKind, v.controlPlaneName = c.Spec.ControlPlaneRef.Kind, c.Spec.ControlPlaneRef.Name
+	v.infrastructure, v.controlPlane = providerAt(c.Spec.InfrastructureRef), providerAt(c.Spec.ControlPlaneRef)
 	v.TopologyClass, v.TopologyVersion = c.Spec.Topology.ClassRef.Name, c.Spec.Topology.Version
 	v.Phase = c.Status.Phase
 	if c.Spec.ControlPlaneEndpoint.IsValid() {
@@ -101,12 +108,7 @@ func (v *cluster) readV1Beta1(object map[string]any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &c); err != nil {
 		return err
 	}
-	if ref := c.Spec.InfrastructureRef; ref != nil {
-		v.InfrastructureKind, v.infrastructureName = ref.Kind, ref.Name
-	}
-	if ref := c.Spec.ControlPlaneRef; ref != nil {
-		v.ControlPlaneKind, v.controlPlaneName = ref.Kind, ref.Name
-	}
+	v.infrastructure, v.controlPlane = oldProviderAt(c.Spec.InfrastructureRef), oldProviderAt(c.Spec.ControlPlaneRef)
 	if topology := c.Spec.Topology; topology != nil {
 		v.TopologyClass, v.TopologyVersion = topology.Class, topology.Version
 	}
@@ -132,6 +134,17 @@ func (v *cluster) readV1Beta1(object map[string]any) error {
 		v.Conditions = nil
 	}
 	return nil
+}
+
+func providerAt(ref clusterv1.ContractVersionedObjectReference) provider {
+	return provider{ref.APIGroup, ref.Kind, ref.Name}
+}
+
+func oldProviderAt(ref *corev1.ObjectReference) provider {
+	if ref == nil {
+		return provider{}
+	}
+	return provider{ref.GroupVersionKind().Group, ref.Kind, ref.Name}
 }
 
 func statuses(conditions []metav1.Condition) map[string]metav1.ConditionStatus {

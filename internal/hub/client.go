@@ -160,6 +160,13 @@ func (c *Client) servedVersion(ctx context.Context, kind Kind) (string, error) {
 	return "", errNotServed
 }
 
+// get reads one object.
+func (c *Client) get(ctx context.Context, gvr schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.dynamic.Resource(gvr).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
 // list lists a page of the objects of a kind.
 func (c *Client) list(ctx context.Context, gvr schema.GroupVersionResource, namespace string, opts metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)

@@ -12,6 +12,8 @@ import (
 type Kubeconfigs struct {
 	// Policy is what they have to conform to.
 	Policy connection.Policy
+	// Context is the context to use. Empty: the current one.
+	Context string
 
 	read map[string]readKubeconfig // by member
 }
@@ -56,7 +58,7 @@ func (k *Kubeconfigs) Spec(ctx context.Context, member string, secret Secret, ke
 func (k *Kubeconfigs) Forget(member string) { delete(k.read, member) }
 
 func (k *Kubeconfigs) parse(ctx context.Context, secret Secret, raw connection.Secret) readKubeconfig {
-	result, err := connection.ParseKubeconfig(ctx, []byte(raw.Reveal()), connection.KubeconfigOptions{Policy: k.Policy})
+	result, err := connection.ParseKubeconfig(ctx, []byte(raw.Reveal()), connection.KubeconfigOptions{Policy: k.Policy, Context: k.Context})
 	if err == nil {
 		return readKubeconfig{raw: raw, spec: result.Spec}
 	}
