@@ -62,14 +62,13 @@ func (e *Engine) connect(ctx context.Context, r *run, m *member, a Connect, runn
 
 // attemptInTurn waits until the attempt may run, and runs it.
 func (e *Engine) attemptInTurn(ctx context.Context, r *run, m *member, a Connect, running *engaged) (*proved, uint64, *Failure) {
-	select {
-	case e.connects <- struct{}{}:
-		defer func() { <-e.connects }()
-	case <-ctx.Done():
+	place, err := e.connects.enter(ctx)
+	if err != nil {
 		return nil, 0, &Failure{backends.ReasonStopped, "cancelled"}
 	}
+	defer place.leave()
 	began := time.Now()
-	p, swapOnly, err := e.attempt(ctx, r, m, a, running)
+	p, swapOnly, err := e.attempt(ctx, r, m, a, running, place)
 	if ctx.Err() != nil && err != nil {
 		return nil, 0, &Failure{backends.ReasonStopped, "cancelled"}
 	}
@@ -84,7 +83,7 @@ func (e *Engine) attemptInTurn(ctx context.Context, r *run, m *member, a Connect
 
 // attempt proves the connection, and builds a cluster upon it unless it is only to be swapped under the running
 // engagement. Without an error p is set, and with one it is nil.
-func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, running *engaged) (_ *proved, swapOnly uint64, err error) {
+func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, running *engaged, place *place) (_ *proved, swapOnly uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.ConnectTimeout, errConnectTimeout)
 	defer cancel()
 
@@ -100,7 +99,7 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 		}
 	}()
 	c := prober{client: &http.Client{Transport: gen}}
-	if err := c.alive(ctx); err != nil {
+	if err := place.await(ctx, c.alive); err != nil {
 		return nil, 0, err
 	}
 

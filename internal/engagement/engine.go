@@ -28,7 +28,7 @@ type Engine struct {
 	opts     Options
 	mappers  *restmapper.Pool
 	indexes  indexes
-	connects chan struct{} // a place each for an attempt that runs
+	connects *places       // of attempts
 	syncs    chan struct{} // a place each for a cluster in its first sync
 
 	// served answers Get: public name (multicluster.ClusterName) → *entry. It is written under mu only,
@@ -87,7 +87,7 @@ func New(opts Options) *Engine {
 	return &Engine{
 		opts:     opts,
 		mappers:  restmapper.NewPool(),
-		connects: make(chan struct{}, opts.MaxConnects),
+		connects: newPlaces(opts.MaxConnects),
 		syncs:    make(chan struct{}, opts.MaxFirstSyncs),
 		members:  map[string]*member{},
 	}

@@ -20,7 +20,8 @@ type Options struct {
 	// does not sync within FirstSyncTimeout gives its place up. Defaults 256 and 15s.
 	MaxFirstSyncs    int
 	FirstSyncTimeout time.Duration
-	// MaxConnects is how many attempts run at once; further ones wait for their turn. Default 64.
+	// MaxConnects is how many attempts run at once; further ones wait for their turn. An attempt that waits for a
+	// cluster's first answer for long counts as running no more. Default 64.
 	MaxConnects int
 	// ProbeTimeout bounds one probe. Default 5s.
 	ProbeTimeout time.Duration
