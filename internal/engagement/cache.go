@@ -18,19 +18,21 @@ import (
 // Errors of cached reads whose informer has not synced. They match errNotSynced.
 var (
 	errNotSynced   = errors.New("cache not synced")
-	errEngaging    = fmt.Errorf("%w: an engagement does not wait for it", errNotSynced)
 	errReadTimeout = fmt.Errorf("%w within the read timeout", errNotSynced)
 	errDisengaged  = fmt.Errorf("%w: cluster disengaged", errNotSynced)
 )
 
 // memberCache is the cache of an engaged cluster. For everybody it behaves as the cache it wraps, with two
-// differences: under the mark of an engagement no call waits, and a call that waits for an informer's first
-// sync ends with the cluster, and a read after a bound, too.
+// differences: under the mark of an engagement neither GetInformer nor WaitForCacheSync waits, and a call that waits for
+// an informer's first sync ends with the cluster, and a read after a bound, too. Reads wait under the mark as well:
+// event handlers are called with a context that descends from it.
 type memberCache struct {
 	crcache.Cache
 	readTimeout time.Duration
 	scheme      *runtime.Scheme
-	life        context.Context // ends when the cluster is disengaged; set before the cluster is served
+	mapper      *cacheMapper
+	forget      func(schema.GroupVersionResource) // told of resources that are not watched any longer
+	life        context.Context                   // ends when the cluster is disengaged; set before the cluster is served
 	// kinds holds a *kindInformer for every kindKey that somebody has asked for, by an informer or a read.
 	kinds sync.Map
 	// asked says that the kinds are to be looked over. Capacity 1.
@@ -78,9 +80,7 @@ func (c *memberCache) informer(ctx context.Context, k *kindInformer, opts []crca
 		if err := k.activate(ctx, c, opts...); err != nil {
 			return nil, err
 		}
-		if k.pending() {
-			c.ask()
-		}
+		c.ask() // whatever it is, pending or just gone, settle puts it right
 		return k, nil
 	}
 	ctx, release := c.untilDisengaged(ctx)
@@ -101,11 +101,46 @@ func (c *memberCache) IndexField(ctx context.Context, obj client.Object, field s
 	return k.addIndex(ctx, c, index{indexKey{field: field}, obj, extract})
 }
 
-// RemoveInformer stops the informer of the object's kind.
+// RemoveInformer stops the informer of the object's kind. Handlers that were added to it hear nothing any longer.
 func (c *memberCache) RemoveInformer(ctx context.Context, obj client.Object) error {
-	defer c.synced.Clear()
-	return c.Cache.RemoveInformer(ctx, obj)
+	k, err := c.kindOf(obj)
+	if err != nil {
+		return err
+	}
+	k.drop()
+	return c.stopInformer(ctx, k)
 }
+
+// stopInformer stops the wrapped cache's informer of a kind, even one that the cluster does not serve any longer.
+func (c *memberCache) stopInformer(ctx context.Context, k *kindInformer) error {
+	defer c.synced.Clear()
+	if mapping, err := c.mapper.RESTMapping(k.gvk.GroupKind(), k.gvk.Version); err == nil {
+		c.forget(mapping.Resource)
+	}
+	return c.Cache.RemoveInformer(ctx, k.obj)
+}
+
+// firstSync waits until every informer has synced, those that were added meanwhile included, and says whether it
+// has come to that.
+func (c *memberCache) firstSync(ctx context.Context) bool {
+	ticker := time.NewTicker(syncInterval)
+	defer ticker.Stop()
+	for {
+		synced := true
+		c.allKinds(func(k *kindInformer) { synced = synced && k.HasSynced() })
+		if synced {
+			return true
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// syncInterval is how often it is looked whether the informers have synced, as in client-go.
+const syncInterval = 100 * time.Millisecond
 
 // ask has the kinds looked over soon.
 func (c *memberCache) ask() {
@@ -151,16 +186,22 @@ func (c *memberCache) firstRead(ctx context.Context, obj runtime.Object, key rea
 	}
 	bounded, release := c.untilDisengaged(ctx)
 	defer release()
-	timeout, cause := c.readTimeout, errReadTimeout
-	if marked(ctx) {
-		timeout, cause = 0, errEngaging
-	}
-	bounded, cancel := context.WithTimeoutCause(bounded, timeout, cause)
+	bounded, cancel := context.WithTimeoutCause(bounded, c.readTimeout, errReadTimeout)
 	defer cancel()
+	kind.noteRead()
 	err = read(bounded)
+	for notStarted := (*crcache.ErrCacheNotStarted)(nil); errors.As(err, &notStarted) && bounded.Err() == nil; {
+		// It was engaged a moment ago and waits for its turn to list.
+		select {
+		case <-time.After(startInterval):
+			err = read(bounded)
+		case <-bounded.Done():
+		}
+	}
 	if err == nil || apierrors.IsNotFound(err) {
-		kind.noteRead()
-		c.synced.Store(key, true)
+		if kind.readSynced(ctx, c) {
+			c.synced.Store(key, true)
+		}
 		return err
 	}
 	if bounded.Err() != nil && ctx.Err() == nil {
@@ -168,6 +209,9 @@ func (c *memberCache) firstRead(ctx context.Context, obj runtime.Object, key rea
 	}
 	return err
 }
+
+// startInterval is how often a read looks whether the cache has been started.
+const startInterval = 10 * time.Millisecond
 
 // untilDisengaged returns a context that also ends with the cluster.
 func (c *memberCache) untilDisengaged(ctx context.Context) (context.Context, func()) {

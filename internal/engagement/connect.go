@@ -1,9 +1,9 @@
 package engagement
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -108,20 +108,21 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 		wg         sync.WaitGroup
 		surface    *restmapper.Surface
 		surfaceErr error
+		uidErr     error
 		userErr    error
 	)
 	if running == nil {
 		wg.Go(func() { surface, surfaceErr = e.mappers.Discover(ctx, c.client, memberHost, nil) })
 	}
-	wg.Go(func() { facts.UID = c.uid(ctx) })
+	wg.Go(func() { facts.UID, uidErr = c.uid(ctx) })
 	wg.Go(func() { facts.Version = c.version(ctx) })
-	wg.Go(func() { facts.User, userErr = c.user(ctx) })
+	wg.Go(func() { facts.User, facts.Rights, userErr = c.user(ctx) })
 	wg.Wait()
-	if err := errors.Join(userErr, surfaceErr); err != nil {
+	if err := cmp.Or(userErr, uidErr, surfaceErr); err != nil {
 		return nil, 0, err
 	}
 	if running != nil {
-		if facts.User != a.RunningLink.Facts.User {
+		if !sameRights(*facts, a.RunningLink.Facts) {
 			facts.MayWatch = c.mayWatch(ctx, running.built)
 		}
 		if CanSwap(a.RunningLink, p.link) {
@@ -131,7 +132,12 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 			return nil, 0, err
 		}
 	}
-	if p.built, err = e.build(r, m.name, gen, surface); err != nil {
+	// Building calls code of the user's: options of the cluster.
+	err = r.contain(func() (err error) {
+		p.built, err = e.build(r, m.name, gen, surface)
+		return err
+	})
+	if err != nil {
 		return nil, 0, err
 	}
 	return p, 0, nil

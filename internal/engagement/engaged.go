@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/connection"
 	"github.com/tributary-fleet/tributary/internal/restmapper"
 	"github.com/tributary-fleet/tributary/internal/transport"
 )
@@ -56,6 +58,13 @@ func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *
 	}}
 	clusterOptions = append(clusterOptions, e.opts.ClusterOptions...)
 	clusterOptions = append(clusterOptions, func(o *cluster.Options) {
+		if o.Client.Cache != nil {
+			// cluster.New writes this cluster's cache into it: a shared one would make every client read the first's.
+			own := *o.Client.Cache
+			o.Client.Cache = &own
+		}
+		o.Cache.HTTPClient, o.Cache.Mapper = nil, nil
+		o.Client.HTTPClient, o.Client.Mapper = nil, nil
 		o.HTTPClient = httpClient
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return b.mapper, nil }
 		newCache := o.NewCache
@@ -63,11 +72,18 @@ func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *
 			newCache = crcache.New
 		}
 		o.NewCache = func(config *rest.Config, opts crcache.Options) (crcache.Cache, error) {
+			mapper := &cacheMapper{RESTMapper: b.mapper}
+			opts.Mapper = mapper
+			release := mapper.assume()
 			inner, err := newCache(config, opts)
+			release()
 			if err != nil {
 				return nil, err
 			}
-			b.cache = &memberCache{Cache: inner, readTimeout: e.opts.ReadTimeout, scheme: r.scheme, asked: make(chan struct{}, 1)}
+			b.cache = &memberCache{
+				Cache: inner, mapper: mapper, readTimeout: e.opts.ReadTimeout, scheme: opts.Scheme, asked: make(chan struct{}, 1),
+				forget: b.health.forget,
+			}
 			return b.cache, nil
 		}
 	})
@@ -100,10 +116,10 @@ type engaged struct {
 	handedOver chan struct{}
 	// wg waits for the cluster's own goroutines.
 	wg sync.WaitGroup
+	// leaveSync gives up the place among the clusters in their first sync. Set by engage.
+	leaveSync func()
 
 	force atomic.Pointer[proved] // what it runs upon now
-	// probes counts the probes, so that one in a while also asks who answers.
-	probes atomic.Uint64
 }
 
 func newEngaged(ctx context.Context, id uint64, p *proved) *engaged {
@@ -122,21 +138,39 @@ func (en *engaged) swap(p *proved) {
 
 // engage runs a cluster: starts it, hands it to the controllers, and waits for its first sync. previous is closed
 // when the call of Engage before this one has returned.
-func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}) {
-	defer close(en.handedOver)
+// replaces says that it takes over from another engagement.
+func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}, replaces bool) {
+	defer func() {
+		close(en.handedOver)
+		e.report(m, Tick{}) // the name may have been waiting for this to be forgotten
+	}()
 	if previous != nil {
 		<-previous
 	}
-	select {
-	case e.syncs <- struct{}{}:
-	case <-en.ctx.Done():
+	if replaces {
+		// The name is being served, and is not to go without a cluster until its turn comes.
+		en.leaveSync = func() {}
+	} else {
+		select {
+		case e.syncs <- struct{}{}:
+			en.leaveSync = sync.OnceFunc(func() { <-e.syncs })
+		case <-en.ctx.Done():
+			return
+		}
+	}
+	if en.ctx.Err() != nil { // select chooses at random
+		en.leaveSync()
 		return
 	}
 	began := time.Now()
 	en.wg.Go(func() {
 		err := r.contain(func() error { return en.cluster.Start(en.ctx) })
 		if en.ctx.Err() == nil {
-			e.report(m, Stopped{en.id, Failure{backends.ReasonEngageFailed, fmt.Sprintf("cluster ended by itself: %v", err)}, jitter()})
+			message := "the cluster's cache ended by itself"
+			if err != nil {
+				message += ": " + en.withhold(err.Error())
+			}
+			e.report(m, Stopped{en.id, Failure{backends.ReasonEngageFailed, message}, jitter()})
 		}
 	})
 	en.health.listen(func(w WatchesChanged) {
@@ -144,21 +178,24 @@ func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}
 		e.report(m, w)
 	})
 	en.wg.Go(func() {
-		en.tendKinds(en.ctx, func(pending []schema.GroupVersionKind, err error) {
-			if err != nil {
-				r.log.Error(err, "informer not started", "cluster", en.name)
-			}
-			en.health.setPending(pending)
+		_ = r.contain(func() error { // it runs the user's index functions; a panic is logged
+			en.tendKinds(en.ctx, func(pending []schema.GroupVersionKind, err error) {
+				if err != nil {
+					r.log.Error(err, "informer not started", "cluster", en.name)
+				}
+				en.health.setPending(pending)
+			})
+			return nil
 		})
 	})
 	err := e.handOver(r, en)
 	if en.ctx.Err() != nil {
-		<-e.syncs
+		en.leaveSync()
 		return
 	}
 	if err != nil {
-		<-e.syncs
-		e.report(m, EngageReturned{en.id, &Failure{backends.ReasonEngageFailed, err.Error()}, jitter()})
+		en.leaveSync()
+		e.report(m, EngageReturned{en.id, &Failure{backends.ReasonEngageFailed, en.withhold(err.Error())}, jitter()})
 		return
 	}
 	e.report(m, EngageReturned{Engagement: en.id})
@@ -168,11 +205,10 @@ func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}
 // awaitSync waits for the cluster's first sync, and gives its place among the syncing ones up when it is done or
 // takes too long.
 func (e *Engine) awaitSync(m *member, en *engaged, began time.Time) {
-	leave := sync.OnceFunc(func() { <-e.syncs })
-	defer leave()
-	tooLong := time.AfterFunc(e.opts.FirstSyncTimeout, leave)
+	defer en.leaveSync()
+	tooLong := time.AfterFunc(e.opts.FirstSyncTimeout, en.leaveSync)
 	defer tooLong.Stop()
-	if en.cache.Cache.WaitForCacheSync(en.ctx) {
+	if en.cache.firstSync(en.ctx) {
 		e.opts.Metrics.synced(en.force.Load().link.Source, time.Since(began))
 		e.report(m, Synced{en.id})
 	}
@@ -221,26 +257,58 @@ func (e *Engine) drain(r *run, m *member, en *engaged) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(m.engaged, en.id)
-	e.step(m, Drained{en.id})
+	if e.has(m) {
+		e.step(m, Drained{en.id})
+	}
 }
+
+// maxMessage bounds what somebody else's error adds to a status.
+const maxMessage = 512
+
+// withhold returns somebody else's text without the credentials of the connection in force, and not too long.
+func (en *engaged) withhold(text string) string {
+	return withhold(text, en.force.Load().link.Connection.Auth)
+}
+
+func withhold(text string, a connection.Auth) string {
+	secrets := []connection.Secret{a.Token, a.Password, a.ClientKeyData}
+	if a.Exec != nil {
+		secrets = append(secrets, a.Exec.Args...)
+		for _, v := range a.Exec.Env {
+			secrets = append(secrets, v.Value)
+		}
+	}
+	for _, s := range secrets {
+		if v := s.Reveal(); len(v) >= minSecret {
+			text = strings.ReplaceAll(text, v, s.String())
+		}
+	}
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + " …"
+	}
+	return text
+}
+
+// minSecret is the shortest value that is taken out of texts: shorter ones, such as a plugin's argument "-v", would
+// only make them unreadable.
+const minSecret = 6
 
 var errDrainTimeout = errors.New("drain: timed out")
 
-// identityEvery is how many probes there are to one that also asks which cluster answers.
-const identityEvery = 6
-
-// probe asks the cluster through its own transport whether it is alive, and reports the answer.
+// probe asks the cluster through its own transport whether it is alive and which one it is, and reports the answer.
 func (e *Engine) probe(m *member, en *engaged, generation uint64) {
 	ctx, cancel := context.WithTimeout(en.ctx, e.opts.ProbeTimeout)
 	defer cancel()
 	p := prober{client: &http.Client{Transport: en.transport}}
 	began := time.Now()
 	result := Probed{Engagement: en.id, Generation: generation, Jitter: jitter()}
-	if err := p.alive(ctx); err != nil {
+	err := p.alive(ctx)
+	if err == nil {
+		result.UID, err = p.uid(ctx)
+	}
+	if err != nil {
 		failure := classify(err)
 		result.Failure = &failure
-	} else if en.probes.Add(1)%identityEvery == 0 {
-		result.UID = p.uid(ctx)
 	}
 	if en.ctx.Err() != nil {
 		return

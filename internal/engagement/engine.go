@@ -51,7 +51,10 @@ type run struct {
 	// plugins runs the clusters' credential plugins; transport are the options of their transports.
 	plugins   *execplugin.Runner
 	transport transport.Options
-	wg        sync.WaitGroup // every goroutine of the engine
+	// lines are what is to be logged: a logger is somebody else's code, and may be slow.
+	lines    lines
+	stopping bool           // nothing new is taken; guarded by Engine.mu
+	wg       sync.WaitGroup // every goroutine of the engine
 }
 
 // member is all that the engine has of one public name. It is guarded by Engine.mu.
@@ -111,6 +114,8 @@ func (e *Engine) Start(ctx context.Context, aware multicluster.Aware, scheme *ru
 	}
 	r.transport.Exec = r.plugins
 	r.transport.UserAgent = cmp.Or(r.transport.UserAgent, rest.DefaultKubernetesUserAgent())
+	r.lines.wake = make(chan struct{}, 1)
+	r.wg.Go(func() { r.lines.write(r.ctx, r.log) })
 	e.run = r
 	return nil
 }
@@ -124,6 +129,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 		e.mu.Unlock()
 		return nil
 	}
+	r.stopping = true
 	for _, m := range e.members {
 		for _, c := range slices.Clone(m.machine.candidates) {
 			e.step(m, Withdrawn{Source: c.source.Name, Reason: backends.ReasonStopped})
@@ -149,11 +155,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.run = nil
-	for name, m := range e.members {
-		m.stopTimer()
-		e.opts.Metrics.forgotten(name, m.machine.Status())
+	for _, m := range e.members { // what has not come to its end in time
+		e.forget(m)
 	}
-	clear(e.members)
 	return err
 }
 
@@ -186,7 +190,7 @@ func (e *Engine) Withdraw(name, source string, reason backends.Reason) {
 func (e *Engine) tell(name string, event Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.run == nil || e.run.ctx.Err() != nil {
+	if e.run == nil || e.run.stopping {
 		return
 	}
 	m := e.members[name]
@@ -252,9 +256,9 @@ func (e *Engine) do(m *member, action Action) {
 		e.opts.Metrics.inForce(m.name, m.proved.link, false)
 		m.proved = nil
 		m.engaged[a.Engagement] = en
-		previous := m.handedOver
+		previous, replaces := m.handedOver, len(m.engaged) > 1
 		m.handedOver = en.handedOver
-		r.wg.Go(func() { e.engage(r, m, en, previous) })
+		r.wg.Go(func() { e.engage(r, m, en, previous, replaces) })
 	case Swap:
 		p := m.proved
 		m.proved = nil
@@ -290,21 +294,34 @@ func (e *Engine) publish(m *member, before Status) {
 	e.opts.Metrics.moved(before, after)
 	if !before.same(after) {
 		if before.State != after.State || before.Reason != after.Reason {
-			e.run.log.Info("cluster changed state", "cluster", m.name, "backend", after.Source,
-				"state", after.State, "reason", after.Reason, "message", after.Message)
+			e.run.lines.add(func(log logr.Logger) {
+				log.Info("cluster changed state", "cluster", m.name, "backend", after.Source,
+					"state", after.State, "reason", after.Reason, "message", after.Message)
+			})
 		}
 		e.opts.OnChange(m.name, after, true)
 	}
-	if m.drained != nil && len(m.machine.draining) == 0 {
+	if m.drained != nil && m.ended() {
 		close(m.drained)
 		m.drained = nil
 	}
-	if m.machine.Idle() && len(m.attempts) == 0 {
-		m.stopTimer()
-		delete(e.members, m.name)
-		e.opts.Metrics.forgotten(m.name, after)
-		e.opts.OnChange(m.name, after, false)
+	if m.machine.Idle() && len(m.attempts) == 0 && m.quiet() {
+		e.forget(m)
 	}
+}
+
+// forget drops all that the engine has of a name. The caller holds mu.
+func (e *Engine) forget(m *member) {
+	last := m.machine.Status()
+	m.stopTimer()
+	if m.drained != nil {
+		close(m.drained)
+		m.drained = nil
+	}
+	delete(e.members, m.name)
+	e.served.Delete(multicluster.ClusterName(m.name))
+	e.opts.Metrics.forgotten(m.name, last)
+	e.opts.OnChange(m.name, last, false)
 }
 
 // schedule sets the member's timer to the machine's next wish. The caller holds mu.
@@ -326,6 +343,22 @@ func (e *Engine) schedule(m *member) {
 			e.step(m, Tick{})
 		}
 	})
+}
+
+// ended reports whether nothing of what was disengaged or cancelled is left.
+func (m *member) ended() bool { return len(m.machine.draining) == 0 && len(m.attempts) == 0 }
+
+// quiet reports whether no call of Engage for this name is under way: the next one has to wait for it.
+func (m *member) quiet() bool {
+	if m.handedOver == nil {
+		return true
+	}
+	select {
+	case <-m.handedOver:
+		return true
+	default:
+		return false
+	}
 }
 
 func (m *member) stopTimer() {
@@ -375,7 +408,7 @@ func (e *Engine) WaitDrained(ctx context.Context, names []string) error {
 	for _, name := range names {
 		e.mu.Lock()
 		m := e.members[name]
-		if m == nil || len(m.machine.draining) == 0 {
+		if m == nil || m.ended() {
 			e.mu.Unlock()
 			continue
 		}
@@ -408,7 +441,10 @@ func (e *Engine) RESTConfigFor(ctx context.Context, name multicluster.ClusterNam
 		t = m.engaged[m.machine.current.id].transport
 	}
 	e.mu.Unlock()
-	if t == nil {
+	if t == nil { // it was lost a moment ago
+		if _, err := e.Get(name); err != nil {
+			return nil, err
+		}
 		return nil, multicluster.ErrClusterNotFound
 	}
 	return t.Current().PlainConfig(ctx)

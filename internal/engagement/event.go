@@ -115,8 +115,10 @@ type Facts struct {
 	UID string
 	// User is who the API server says the credential is; empty if it does not say.
 	User string
+	// Rights are the user's name, UID and groups in one string: who has the same, may do the same. Empty if unknown.
+	Rights string
 	// MayWatch says that the user may list and watch everything that the running engagement watches. It
-	// matters only when User differs from the running engagement's.
+	// matters only when Rights are not known to be the running engagement's.
 	MayWatch bool
 	// Version is the server's version, e.g. "v1.36.3".
 	Version string

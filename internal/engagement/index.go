@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -33,7 +35,8 @@ type indexes struct {
 // add records an index, and reports whether it is new.
 func (i *indexes) add(obj client.Object, field string, extract client.IndexerFunc) (index, bool) {
 	x := index{indexKey{objType: reflect.TypeOf(obj), field: field}, obj, extract}
-	if x.key.objType != nil {
+	switch obj.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata: // the others' types say what they are
 		x.key.gvk = obj.GetObjectKind().GroupVersionKind()
 	}
 	i.mu.Lock()

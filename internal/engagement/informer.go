@@ -45,26 +45,35 @@ var _ crcache.Informer = (*kindInformer)(nil)
 // activate puts the informer upon the cache's own, unless the cluster does not serve the kind: then it is
 // pending, which is no error. ctx says whether to wait for its sync.
 func (k *kindInformer) activate(ctx context.Context, c *memberCache, opts ...crcache.InformerGetOption) error {
-	inner, err := c.Cache.GetInformer(ctx, k.obj, opts...)
-	if err != nil && !meta.IsNoMatchError(err) {
-		return err
-	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.wanted = true
-	if err != nil || k.inner == inner {
+	alive, indexes := k.inner != nil && !k.inner.IsStopped(), slices.Clone(k.indexes)
+	k.mu.Unlock()
+	if alive {
+		return nil // a cache of several namespaces makes a new informer at each request
+	}
+	inner, err := c.Cache.GetInformer(ctx, k.obj, opts...)
+	if meta.IsNoMatchError(err) {
 		return nil
 	}
-	for _, x := range k.indexes {
+	if err != nil {
+		return err
+	}
+	for _, x := range indexes {
 		// The index may be there already; the wrapped informer says so with an error that is of no interest.
 		_ = c.Cache.IndexField(mark(ctx), x.obj, x.key.field, x.extract)
 	}
-	k.inner = inner
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.inner != nil && !k.inner.IsStopped() {
+		return nil // somebody else was faster
+	}
 	for _, r := range k.handlers {
 		if err := r.attach(inner); err != nil {
 			return fmt.Errorf("add handler to informer of %v: %w", k.gvk, err)
 		}
 	}
+	k.inner = inner // last: with less than all handlers it would count as alive
 	return nil
 }
 
@@ -76,14 +85,36 @@ func (k *kindInformer) suspend(ctx context.Context, c *memberCache) {
 		r.inner = nil
 	}
 	k.mu.Unlock()
-	_ = c.RemoveInformer(ctx, k.obj) // fails only for types that the scheme does not know, which have no informer
+	release := c.mapper.assume()
+	defer release()
+	_ = c.stopInformer(ctx, k) // fails only for types that the scheme does not know, which have no informer
 }
 
-// pending reports whether somebody waits for the kind to be served.
+// drop forgets the handlers, and that anybody wants the informer.
+func (k *kindInformer) drop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.inner, k.handlers, k.wanted, k.read = nil, nil, false, false
+}
+
+// pending reports whether somebody waits for the kind to be served, or for its informer to be made anew.
 func (k *kindInformer) pending() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.wanted && k.inner == nil
+	return k.wanted && (k.inner == nil || k.inner.IsStopped())
+}
+
+// readSynced reports whether the kind's informer has synced in every namespace that it watches, after a read has
+// succeeded in one.
+func (k *kindInformer) readSynced(ctx context.Context, c *memberCache) bool {
+	inner := k.alive()
+	if inner == nil {
+		if err := k.activate(mark(ctx), c, crcache.BlockUntilSynced(false)); err != nil {
+			return false
+		}
+		inner = k.alive()
+	}
+	return inner != nil && inner.HasSynced()
 }
 
 // live reports whether the wrapped cache has an informer of the kind.
@@ -93,7 +124,7 @@ func (k *kindInformer) live() bool {
 	return k.inner != nil || k.read
 }
 
-// noteRead notes that a read has made the wrapped cache have an informer of the kind.
+// noteRead notes that a read makes the wrapped cache have an informer of the kind.
 func (k *kindInformer) noteRead() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,12 +144,13 @@ func (k *kindInformer) addIndex(ctx context.Context, c *memberCache, x index) er
 	k.indexes = append(k.indexes, x)
 	k.mu.Unlock()
 	err := c.Cache.IndexField(mark(ctx), x.obj, x.key.field, x.extract)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if meta.IsNoMatchError(err) {
-		k.mu.Lock()
 		k.wanted = true
-		k.mu.Unlock()
 		return nil
 	}
+	k.read = true // the wrapped cache has an informer
 	return err
 }
 
@@ -137,8 +169,10 @@ func (k *kindInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHand
 	r := &registration{informer: k, handler: h, options: options}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.inner != nil {
-		if err := r.attach(k.inner); err != nil {
+	// A stopped informer takes no handler: the cluster or its kind has gone a moment ago. That is no error of
+	// the controller's, and it would end the manager if it were one.
+	if k.inner != nil && !k.inner.IsStopped() {
+		if err := r.attach(k.inner); err != nil && !k.inner.IsStopped() {
 			return nil, err
 		}
 	}

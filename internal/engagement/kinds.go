@@ -20,8 +20,14 @@ import (
 	"github.com/tributary-fleet/tributary/internal/restmapper"
 )
 
-// pendingInterval is how often a cluster is asked what it serves while somebody waits for a kind.
-const pendingInterval = 3 * time.Second
+const (
+	// pendingInterval is how often a cluster is asked what it serves while somebody waits for a kind, at first: for
+	// as long as a kind is likely to be just being installed.
+	pendingInterval = 3 * time.Second
+	pendingEager    = 20
+	// pendingPatient is how often afterwards: a kind may be missing for good, in thousands of clusters.
+	pendingPatient = 10 * time.Second
+)
 
 // kindKey tells informers apart as the wrapped cache does: by kind, and by the form that is cached.
 type kindKey struct {
@@ -127,22 +133,27 @@ func (b *built) tendKinds(ctx context.Context, told func([]schema.GroupVersionKi
 	timer := time.NewTimer(pendingInterval)
 	defer timer.Stop()
 	var last []schema.GroupVersionKind
-	for {
+	for asked := 0; ; {
 		changed := b.mapper.Changed()
 		pending, err := b.cache.settle(ctx, b.mapper.Surface())
 		if err != nil || !slices.Equal(pending, last) {
 			told(pending, err)
-			last = pending
+			last, asked = pending, 0
 		}
 		var due <-chan time.Time
 		if len(pending) > 0 {
-			timer.Reset(pendingInterval)
+			interval := pendingInterval
+			if asked >= pendingEager {
+				interval = pendingPatient
+			}
+			timer.Reset(interval/2 + time.Duration(jitter()*float64(interval/2)))
 			due = timer.C
 		}
 		select {
 		case <-changed:
 		case <-b.cache.asked:
 		case <-due:
+			asked++
 			b.mapper.Refresh()
 		case <-ctx.Done():
 			return

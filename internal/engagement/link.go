@@ -23,8 +23,11 @@ func CanSwap(running, next Link) bool {
 		// An unchanged endpoint speaks for the same cluster; about a changed one nothing is guessed.
 		same = running.Connection.Endpoint.Equal(next.Connection.Endpoint)
 	}
-	return same && (running.Facts.User == next.Facts.User || next.Facts.MayWatch)
+	return same && (sameRights(running.Facts, next.Facts) || next.Facts.MayWatch)
 }
+
+// sameRights reports whether both users are known, and the same.
+func sameRights(a, b Facts) bool { return a.Rights != "" && a.Rights == b.Rights }
 
 // sameCluster reports whether both links lead to the same cluster, if that can be known: by the clusters' own
 // word, else by what the inventories say. Member IDs are unique within one hub only (KEP-4322), cluster IDs within a

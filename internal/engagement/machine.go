@@ -30,10 +30,13 @@ func (t Timing) withDefaults() Timing {
 // backoff is the wait after the given number of failures (≥ 1), with full jitter in [0,1). A tenth of the
 // base is the least, so that a jitter of nothing does not make a busy loop.
 func (t Timing) backoff(failures int, jitter float64) time.Duration {
-	limit := t.BackoffMax
-	if shift := failures - 1; shift < 32 {
-		limit = min(limit, t.BackoffBase<<shift)
+	limit := t.BackoffBase
+	for range failures - 1 {
+		if limit *= 2; limit >= t.BackoffMax {
+			break
+		}
 	}
+	limit = min(limit, t.BackoffMax)
 	return max(t.BackoffBase/10, time.Duration(jitter*float64(limit)))
 }
 
@@ -69,6 +72,9 @@ type candidate struct {
 	cluster backends.Cluster
 	hold    *backends.Hold // nil: to be engaged
 	retry   retry
+	// setbacks counts the engagements upon the present connection that ended before they had synced, in a row:
+	// connecting to such a cluster works, and is no reason to begin anew with the backoff.
+	setbacks int
 }
 
 // retry is how attempts upon a candidate's present connection have fared. A changed connection resets it.
@@ -117,7 +123,7 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 	case Declared:
 		c := m.candidate(e.Source)
 		if c.hold != nil || !c.cluster.Connection.Equal(e.Cluster.Connection) {
-			c.retry = retry{}
+			c.retry, c.setbacks = retry{}, 0
 		}
 		c.cluster, c.hold = e.Cluster, nil
 		if m.inForce(c) {
@@ -128,8 +134,14 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 		c.hold = &e.Hold
 		c.cluster.Name, c.cluster.Info, c.cluster.Source, c.cluster.Hints = e.Name, e.Hold.Info, e.Hold.Source, e.Hold.Hints
 	case Withdrawn:
+		if m.bySource(e.Source) == nil {
+			return nil
+		}
 		m.candidates = slices.DeleteFunc(m.candidates, func(c *candidate) bool { return c.source.Name == e.Source })
 		m.gone = e.Reason
+		if m.current != nil && m.current.link.Source == e.Source && e.Reason == backends.ReasonBackendRemoved {
+			return m.end(e.Reason) // nobody answers for its credential any longer
+		}
 	case Connected:
 		return m.connected(now, e)
 	case ConnectFailed:
@@ -149,8 +161,11 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 			return m.lose(now, *e.Failure, e.Jitter)
 		}
 	case Synced:
-		if m.current != nil && m.current.id == e.Engagement {
-			m.current.synced = true
+		if r := m.current; r != nil && r.id == e.Engagement {
+			r.synced = true
+			if c := m.bySource(r.link.Source); c != nil {
+				c.setbacks = 0
+			}
 		}
 	case Probed:
 		return m.probed(now, e)
@@ -192,6 +207,9 @@ func (m *Machine) connected(now time.Time, e Connected) []Action {
 	}
 	switch {
 	case swap:
+		if a.link.Facts.UID == "" {
+			a.link.Facts.UID = old.link.Facts.UID // this user may not ask; whoever asked before knows it
+		}
 		old.generation, old.link, old.failures = a.generation, a.link, 0
 		return []Action{Swap{old.id, a.generation}}
 	case old != nil:
@@ -233,7 +251,9 @@ func (m *Machine) probed(now time.Time, e Probed) []Action {
 		if r.failures >= m.timing.ProbeFailures {
 			return m.lose(now, *e.Failure, e.Jitter)
 		}
-	case e.UID != "" && r.link.Facts.UID != "" && e.UID != r.link.Facts.UID:
+	case e.UID != "" && r.link.Facts.UID == "":
+		r.link.Facts.UID, r.failures = e.UID, 0
+	case e.UID != "" && e.UID != r.link.Facts.UID:
 		// Another cluster answers at the address. Its objects must never mix with those in the caches.
 		return m.lose(now, Failure{backends.ReasonReplaced, "another cluster answers at this address"}, 0)
 	default:
@@ -245,6 +265,10 @@ func (m *Machine) probed(now time.Time, e Probed) []Action {
 // lose ends the engagement because of a failure, and has its source tried again after a while.
 func (m *Machine) lose(now time.Time, f Failure, jitter float64) []Action {
 	if c := m.bySource(m.current.link.Source); c != nil {
+		if !m.current.synced {
+			c.setbacks++
+			c.retry.failures = max(c.retry.failures, c.setbacks-1)
+		}
 		m.failed(c, now, f, jitter)
 	}
 	m.lost = true

@@ -97,7 +97,7 @@ func (s *story) tell(d *datadriven.TestData) (string, error) {
 	case "connected":
 		event = Connected{
 			Generation: number("gen"), SwapOnly: number("swap"), Jitter: 1,
-			Facts: Facts{UID: arg("uid"), User: arg("user"), MayWatch: has("may-watch")},
+			Facts: Facts{UID: arg("uid"), User: arg("user"), Rights: arg("user"), MayWatch: has("may-watch")},
 		}
 	case "connect-failed":
 		event = ConnectFailed{number("gen"), Failure{backends.Reason(arg("reason")), strings.ToLower(arg("reason"))}, 1}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,13 +31,15 @@ func (p prober) alive(ctx context.Context) error {
 	return err
 }
 
-// uid returns the UID of the kube-system namespace, or "" if it cannot be had.
-func (p prober) uid(ctx context.Context) string {
+// uid returns the UID of the kube-system namespace, or "" if the user may not read it, or there is none.
+func (p prober) uid(ctx context.Context) (string, error) {
 	var ns metav1.PartialObjectMetadata
-	if err := p.get(ctx, "/api/v1/namespaces/kube-system", &ns); err != nil {
-		return ""
+	err := p.get(ctx, "/api/v1/namespaces/kube-system", &ns)
+	switch status(err) {
+	case http.StatusForbidden, http.StatusNotFound:
+		return "", nil
 	}
-	return string(ns.UID)
+	return string(ns.UID), err
 }
 
 // version returns the server's version, or "" if it does not say.
@@ -48,20 +51,21 @@ func (p prober) version(ctx context.Context) string {
 	return v.GitVersion
 }
 
-// user returns who the server takes us for, or "" if it does not say (before Kubernetes 1.28, or where the request is
-// forbidden). A credential that it refuses is an error.
-func (p prober) user(ctx context.Context) (string, error) {
+// user returns who the server takes us for and what that user's rights hang on, or "" if it does not say (before
+// Kubernetes 1.28, or where the request is forbidden). A credential that it refuses is an error.
+func (p prober) user(ctx context.Context) (name, rights string, err error) {
 	var review authenticationv1.SelfSubjectReview
-	err := p.post(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", authenticationv1.SelfSubjectReview{
+	err = p.post(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", authenticationv1.SelfSubjectReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
 	}, &review)
 	if status(err) == http.StatusUnauthorized {
-		return "", err
+		return "", "", err
 	}
 	if err != nil {
-		return "", nil
+		return "", "", nil
 	}
-	return review.Status.UserInfo.Username, nil
+	u := review.Status.UserInfo
+	return u.Username, fmt.Sprintf("%q %q %q", u.Username, u.UID, slices.Sorted(slices.Values(u.Groups))), nil
 }
 
 // mayWatch reports whether the user may list and watch everything that the cluster's informers watch.

@@ -290,10 +290,10 @@ func (w *world) connected(choice uint8) {
 	a := *w.attempt
 	w.attempt = nil
 	e := Connected{Generation: a.Generation, Jitter: 1, Facts: Facts{
-		UID: strings.TrimPrefix(a.Link.Connection.Endpoint.Server, "https://"), User: "user",
+		UID: strings.TrimPrefix(a.Link.Connection.Endpoint.Server, "https://"), User: "user", Rights: "user",
 	}}
 	if choice%5 == 0 {
-		e.Facts.User = "other"
+		e.Facts.User, e.Facts.Rights = "other", "other"
 	}
 	if a.Running != 0 && w.running == a.Running && CanSwap(w.inForce, Link{a.Link.Source, a.Link.Connection, backends.Identity{}, e.Facts}) {
 		e.SwapOnly = a.Running

@@ -86,6 +86,31 @@ func (h *watchHealth) listen(f func(WatchesChanged)) {
 	h.tell()
 }
 
+// forget drops what is known of a resource that is not watched any longer.
+func (h *watchHealth) forget(r schema.GroupVersionResource) {
+	h.mu.Lock()
+	maps.DeleteFunc(h.refused, func(path string, _ int) bool { return watches(path, r) })
+	h.tell()
+}
+
+// watches reports whether the path is that of the resource's objects, in all namespaces or in one.
+func watches(path string, r schema.GroupVersionResource) bool {
+	root := "/apis/" + r.Group + "/" + r.Version + "/"
+	if r.Group == "" {
+		root = "/api/" + r.Version + "/"
+	}
+	rest, ok := strings.CutPrefix(path, root)
+	if !ok {
+		return false
+	}
+	if namespaced, ok := strings.CutPrefix(rest, "namespaces/"); ok {
+		if _, resource, ok := strings.Cut(namespaced, "/"); ok {
+			rest = resource
+		}
+	}
+	return rest == r.Resource
+}
+
 // tell calls the listener if there is something new. The caller holds mu, which tell releases.
 func (h *watchHealth) tell() {
 	var now WatchesChanged
