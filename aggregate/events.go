@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -20,7 +21,7 @@ const (
 )
 
 // recordEvents puts an Event on the inventory object of each cluster whose state or reason changes, until ctx ends.
-// A cluster that changes faster than Events can be taken gets one for where it has come to.
+// A cluster that changes too fast gets Events for some of its states only.
 func (p *Provider) recordEvents(ctx context.Context) {
 	type told struct {
 		state   backends.State
@@ -38,14 +39,14 @@ func (p *Provider) recordEvents(ctx context.Context) {
 			before = &told{limiter: rate.NewLimiter(rate.Every(eventEvery), eventBurst)}
 			last[change.Name] = before
 		}
-		if before.state == change.State && before.reason == change.Reason {
+		recorder := p.eventsOf(change.Backend)
+		if recorder == nil || change.Source.Kind == "" || before.state == change.State && before.reason == change.Reason {
 			continue
+		}
+		if !before.limiter.Allow() {
+			continue // the next change tells it, if it is true still
 		}
 		before.state, before.reason = change.State, change.Reason
-		recorder := p.eventsOf(change.Backend)
-		if recorder == nil || change.Source.Kind == "" || !before.limiter.Allow() {
-			continue
-		}
 		recordEvent(recorder, change.ClusterStatus)
 	}
 }
@@ -86,5 +87,5 @@ func truncate(note string) string {
 	if len(note) <= limit {
 		return note
 	}
-	return note[:limit] + " …"
+	return strings.ToValidUTF8(note[:limit], "") + " …"
 }

@@ -3,7 +3,6 @@ package aggregate_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -41,7 +40,7 @@ func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "prod", Labels: map[string]string{
 			"x-k8s.io/cluster-inventory-consumer": "tributary", "x-k8s.io/cluster-profile": "prod"}},
-		Data: map[string][]byte{"Config": kubeconfig(t, fake.URL(), server.CAData(), "token")},
+		Data: map[string][]byte{"Config": kubeconfigAt(t, fake.URL(), server.CAData(), "token")},
 	}
 	if err := c.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
@@ -92,9 +91,8 @@ func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
 	if n := fake.Counter.Relists(); n > 0 {
 		t.Errorf("%d lists", n)
 	}
-	connects := fake.Counter.Count(func(r faultproxy.Request) bool { // what a new connection starts with
-		return r.Method == http.MethodGet && (r.Path == "/api" || strings.HasPrefix(r.Path, "/apis") ||
-			strings.HasSuffix(r.Path, "/namespaces/kube-system"))
+	connects := fake.Counter.Count(func(r faultproxy.Request) bool { // what a new connection asks, and no probe
+		return r.Path == "/api" || r.Path == "/apis" || r.Path == "/version" || strings.HasSuffix(r.Path, "/selfsubjectreviews")
 	})
 	if connects > 0 {
 		t.Errorf("%d requests of new connections: %v", connects, fake.Counter.Requests())
@@ -145,7 +143,7 @@ func healthyProfile(t *testing.T, c client.Client, namespace, name string) *v1al
 }
 
 // kubeconfig returns a kubeconfig with a bearer token.
-func kubeconfig(t *testing.T, server string, ca []byte, token string) []byte {
+func kubeconfigAt(t *testing.T, server string, ca []byte, token string) []byte {
 	t.Helper()
 	type object = map[string]any
 	data, err := json.Marshal(object{

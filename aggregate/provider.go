@@ -40,7 +40,7 @@ type Provider struct {
 	added    int             // counts Add; gives backends their rank
 	ctx      context.Context // nil while the provider does not run
 	log      logr.Logger     // of the present run
-	wg       sync.WaitGroup  // the backends' supervisors
+	wg       *sync.WaitGroup // of the present run: the backends' supervisors, and what records Events
 }
 
 var (
@@ -133,7 +133,8 @@ func (p *Provider) add(s *supervised) bool {
 }
 
 // Remove stops a backend, disengages the clusters that it alone lists, and returns when they are gone, or with
-// an error when ctx ends first; the removal then goes on, and Remove may be called again to wait for it.
+// an error when ctx ends first. The removal then goes on; its name is taken until it is done, and Remove may be called again
+// to wait for that.
 func (p *Provider) Remove(ctx context.Context, name string) error {
 	p.mu.Lock()
 	s := p.backends[name]
@@ -141,23 +142,37 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 		p.mu.Unlock()
 		return fmt.Errorf("remove backend %q: %w", name, ErrBackendNotFound)
 	}
-	stopped := s.stop()
+	if s.removed == nil {
+		s.removed = make(chan struct{})
+		if s.cancel != nil {
+			s.cancel()
+		}
+		stopped := s.stopped
+		go p.finishRemoval(s, stopped) // waited for through s.removed
+	}
+	removed := s.removed
 	p.mu.Unlock()
 
 	select {
-	case <-stopped:
+	case <-removed:
+		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("remove backend %q: it does not stop: %w", name, context.Cause(ctx))
+		return fmt.Errorf("remove backend %q: it has not come to its end: %w", name, context.Cause(ctx))
 	}
-	if err := p.engine.WaitDrained(ctx, s.withdrawAll(p.engine, backends.ReasonBackendRemoved)); err != nil {
-		return fmt.Errorf("remove backend %q: %w", name, err)
+}
+
+// finishRemoval disengages what the backend lists, when its supervisor has stopped or at once if it never had one.
+func (p *Provider) finishRemoval(s *supervised, stopped <-chan struct{}) {
+	names := s.withdrawAll(p.engine, backends.ReasonBackendRemoved) // at once, even if it does not stop
+	if stopped != nil {
+		<-stopped
+		names = s.withdrawAll(p.engine, backends.ReasonBackendRemoved) // it may just have begun
 	}
+	_ = p.engine.WaitDrained(context.Background(), names) // draining is bounded
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.backends[name] == s {
-		delete(p.backends, name)
-	}
-	return nil
+	delete(p.backends, s.name)
+	close(s.removed)
 }
 
 // Start runs the backends and engages their clusters with aware, until ctx ends. multicluster-runtime's manager
@@ -175,12 +190,13 @@ func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 	runCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p.mu.Lock()
-	p.ctx, p.log = runCtx, logger
+	wg := &sync.WaitGroup{} // a new one: backends of an earlier run may not have stopped yet
+	p.ctx, p.log, p.wg = runCtx, logger, wg
 	for _, s := range p.backends {
 		p.supervise(s)
 	}
 	p.mu.Unlock()
-	p.wg.Go(func() { p.recordEvents(runCtx) })
+	wg.Go(func() { p.recordEvents(runCtx) })
 
 	<-ctx.Done()
 
@@ -190,10 +206,12 @@ func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 	stopCtx, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), p.opts.StopTimeout)
 	defer cancelStop()
 	var problems *multierror.Error
-	if !waitFor(stopCtx, &p.wg) {
+	// The engine first: a backend that does not stop must not use up the time that clusters need. Words that come
+	// meanwhile count for nothing.
+	problems = multierror.Append(problems, p.engine.Stop(stopCtx))
+	if !waitFor(stopCtx, wg) {
 		problems = multierror.Append(problems, errors.New("backends still running"))
 	}
-	problems = multierror.Append(problems, p.engine.Stop(stopCtx))
 	if err := problems.ErrorOrNil(); err != nil {
 		return fmt.Errorf("stop aggregate: %w", err)
 	}

@@ -31,8 +31,10 @@ type supervised struct {
 	source       engagement.Source
 	publicName   func(member string) string
 
-	cancel  context.CancelFunc // nil while it is not supervised; guarded by Provider.mu
-	stopped chan struct{}      // closed when its supervisor has ended; guarded by Provider.mu
+	// Guarded by Provider.mu:
+	cancel  context.CancelFunc // ends its supervisor; nil if it never had one
+	stopped chan struct{}      // closed when its last supervisor has ended; nil if it never had one
+	removed chan struct{}      // closed when its removal is done; nil unless it is being removed
 
 	// mu orders the backend's words: it is held while one is passed on to the engine, which returns at once.
 	mu      sync.Mutex
@@ -42,35 +44,32 @@ type supervised struct {
 	health  backends.Health
 }
 
-// supervise starts a backend's supervisor. The caller holds p.mu.
+// supervise starts a backend's supervisor, unless it is being removed. The caller holds p.mu.
 func (p *Provider) supervise(s *supervised) {
+	if s.removed != nil {
+		return
+	}
 	ctx, cancel := context.WithCancel(p.ctx)
+	previous := s.stopped
 	s.cancel, s.stopped = cancel, make(chan struct{})
 	stopped, log := s.stopped, p.log.WithValues("backend", s.name)
 	p.wg.Go(func() {
 		defer close(stopped)
 		defer cancel()
+		if previous != nil {
+			<-previous // a backend that did not stop in time is not run twice at once
+		}
 		p.keepRunning(ctx, s, log)
 	})
-}
-
-// stop cancels the supervisor, and returns a channel that is closed when it has ended. The caller holds Provider.mu.
-func (s *supervised) stop() <-chan struct{} {
-	if s.cancel == nil {
-		s.stopped = make(chan struct{})
-		close(s.stopped)
-		return s.stopped
-	}
-	s.cancel()
-	return s.stopped
 }
 
 // keepRunning runs the backend until ctx ends, and starts it again whenever it fails.
 func (p *Provider) keepRunning(ctx context.Context, s *supervised, log logr.Logger) {
 	for failures := 0; ; failures++ {
 		began := time.Now()
-		err := runContained(ctx, s.backend, s.newRun(p.engine), log)
-		s.endRun()
+		words := s.newRun(p.engine)
+		err := runContained(ctx, s.backend, words, log)
+		words.end()
 		if ctx.Err() != nil {
 			return
 		}
@@ -81,7 +80,7 @@ func (p *Provider) keepRunning(ctx context.Context, s *supervised, log logr.Logg
 			err = fmt.Errorf("ended by itself")
 		}
 		wait := time.Duration((0.5 + rand.Float64()/2) * float64(min(restartMax, restartBase<<min(failures, 16))))
-		s.setHealth(backends.Health{Reason: backends.ReasonBackendFailed, Message: err.Error()})
+		s.setHealth(backends.Health{Reason: backends.ReasonBackendFailed, Message: truncate(err.Error())})
 		log.Error(err, "backend failed; its clusters stay as they are", "restartIn", wait)
 		timer := time.NewTimer(wait)
 		select {
@@ -125,12 +124,8 @@ func (s *supervised) newRun(engine *engagement.Engine) *engager {
 	return &engager{s, engine, s.run}
 }
 
-// endRun makes further words of the Run that has ended count for nothing.
-func (s *supervised) endRun() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.run++
-}
+// end makes further words of the Run count for nothing.
+func (e *engager) end() { e.say(func() { e.s.run++ }) }
 
 // Engage implements backends.Engager.
 func (e *engager) Engage(c backends.Cluster) {
