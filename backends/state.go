@@ -49,6 +49,8 @@ const (
 	ReasonNoMatchingProvider Reason = "NoMatchingProvider"
 	// ReasonInvalidAccess: the access data of the object cannot be used.
 	ReasonInvalidAccess Reason = "InvalidAccess"
+	// ReasonMoving: the Cluster API Cluster is being moved to another management cluster by clusterctl.
+	ReasonMoving Reason = "Moving"
 	// ReasonSecretNotFound: the Secret that holds the connection does not exist (yet).
 	ReasonSecretNotFound Reason = "SecretNotFound"
 	// ReasonKeyNotFound: the Secret lacks the key that holds the connection, or it is empty.
@@ -79,6 +81,8 @@ const (
 	ReasonHubUnreachable Reason = "HubUnreachable"
 	// ReasonFilesUnreadable: a file of the inventory, or its folder, is missing or cannot be read.
 	ReasonFilesUnreadable Reason = "FilesUnreadable"
+	// ReasonProviderFileInvalid: the file of access providers cannot be read or used; the last good one stays in force.
+	ReasonProviderFileInvalid Reason = "ProviderFileInvalid"
 	// ReasonBackendFailed: Run returned an error; it is started again with backoff.
 	ReasonBackendFailed Reason = "BackendFailed"
 )

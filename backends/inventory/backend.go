@@ -37,10 +37,14 @@ type Options struct {
 	// Readiness says when a profile's cluster is engaged, and what happens when it is ready no more.
 	Readiness Readiness
 	// Providers are the access providers that are used where a profile lists them, the preferred one first: credential
-	// plugins on this machine, configured as KEP-5339 says. A file of them is read by access.NewFromFile. Empty: none.
+	// plugins on this machine, configured as KEP-5339 says. Empty: none.
 	Providers []access.Provider
+	// ProviderFile is a file of access providers in the form of KEP-5339, instead of Providers. It is read anew when it
+	// changes. While it is broken or missing, what it said last stays in force, and the backend's health says
+	// ProviderFileInvalid. Empty: none.
+	ProviderFile string
 	// Consumer is the name under which Secrets are meant for this program. They are used for profiles that list none of
-	// Providers. Empty: no Secret is read. Providers or Consumer is required.
+	// Providers. Empty: no Secret is read. One of Providers, ProviderFile and Consumer is required.
 	Consumer string
 	// ConsumerNamespaces are the namespaces whose Secrets are all meant for Consumer, besides those in Namespaces.
 	// With them, no Namespace object is read for its label, so rights in single namespaces suffice. Only of use where
@@ -60,8 +64,11 @@ func (o Options) validate() error {
 	if _, err := labels.Parse(o.LabelSelector); err != nil {
 		return fmt.Errorf("option LabelSelector: %w", err)
 	}
-	if o.Consumer == "" && len(o.Providers) == 0 {
-		return errors.New("neither option Providers nor Consumer is set")
+	if o.Consumer == "" && len(o.Providers) == 0 && o.ProviderFile == "" {
+		return errors.New("none of the options Providers, ProviderFile and Consumer is set")
+	}
+	if len(o.Providers) > 0 && o.ProviderFile != "" {
+		return errors.New("options Providers and ProviderFile are both set")
 	}
 	if err := o.Placement.validate(); err != nil {
 		return err
@@ -70,7 +77,7 @@ func (o Options) validate() error {
 		return err
 	}
 	if err := validateProviders(o.Providers); err != nil {
-		return err
+		return fmt.Errorf("option Providers: %w", err)
 	}
 	if _, err := labels.ValidatedSelectorFromSet(labels.Set{consumerLabel: o.Consumer}); err != nil {
 		return fmt.Errorf("option Consumer: %w", err)

@@ -19,8 +19,9 @@ import (
 type profiles struct {
 	engager     backends.Engager
 	source      *hub.Source[profile]
-	providers   *providers // nil if none is configured
-	secrets     *secrets   // nil if no Secret is read
+	providers   *providers  // nil if none is configured
+	secrets     *secrets    // nil if no Secret is read
+	file        hub.Watcher // nil if the providers are in no file
 	kubeconfigs hub.Kubeconfigs
 	placements  *placements // nil if no scheduler chooses
 	conditions  []Condition // for readiness
@@ -32,10 +33,11 @@ type profiles struct {
 type memory struct {
 	choices choices
 	unready patience
+	file    *providerFile
 }
 
 func newMemory(opts Options) *memory {
-	m := &memory{choices: choices{before: map[string]bool{}}, unready: patience{limit: opts.Readiness.DisengageAfter}}
+	m := &memory{file: newProviderFile(), choices: choices{before: map[string]bool{}}, unready: patience{limit: opts.Readiness.DisengageAfter}}
 	if opts.Placement != nil {
 		m.choices.absent.limit = cmp.Or(opts.Placement.Grace, defaultGrace)
 	}
@@ -65,7 +67,12 @@ func newProfiles(opts Options, remembered *memory, engager backends.Engager) *pr
 		}),
 	}
 	if len(opts.Providers) > 0 {
-		p.providers = &providers{config: access.Config{Providers: opts.Providers}, policy: opts.Policy}
+		config := access.New(opts.Providers)
+		p.providers = &providers{config: func() *access.Config { return config }, policy: opts.Policy}
+	}
+	if opts.ProviderFile != "" {
+		p.providers = &providers{config: remembered.file.current, policy: opts.Policy}
+		p.file = remembered.file.watcher(opts.ProviderFile, p.source.Members)
 	}
 	if opts.Consumer != "" {
 		p.secrets = newSecrets(opts)
@@ -80,6 +87,9 @@ func (p *profiles) watchers() []hub.Watcher {
 	watchers := []hub.Watcher{p.source, p.alarms}
 	if p.placements != nil {
 		watchers = append(watchers, p.placements.source)
+	}
+	if p.file != nil {
+		watchers = append(watchers, p.file)
 	}
 	if p.secrets != nil {
 		watchers = append(watchers, p.secrets.watchers()...)

@@ -16,9 +16,10 @@ import (
 // providers reads what ClusterProfiles say about access providers (KEP-5339), each only once as long as it stays the
 // same. It is for one goroutine.
 type providers struct {
-	config access.Config
+	config func() *access.Config // returns another pointer when it has changed
 	policy connection.Policy
 
+	used *access.Config        // what was read with
 	read map[string]readAccess // by member
 }
 
@@ -33,11 +34,11 @@ func validateProviders(providers []access.Provider) error {
 	for _, provider := range providers {
 		switch {
 		case provider.Name == "":
-			return errors.New("option Providers has one without a name")
+			return errors.New("an access provider has no name")
 		case seen[provider.Name]:
-			return fmt.Errorf("option Providers has two named %q", provider.Name)
+			return fmt.Errorf("two access providers are named %q", provider.Name)
 		case provider.ExecConfig == nil:
-			return fmt.Errorf("option Providers: %q has no execConfig", provider.Name)
+			return fmt.Errorf("access provider %q has no execConfig", provider.Name)
 		}
 		seen[provider.Name] = true
 	}
@@ -46,6 +47,9 @@ func validateProviders(providers []access.Provider) error {
 
 // spec returns how a member is reached, or why it is held. The Hold has neither Info nor Source nor Hints.
 func (p *providers) spec(member string, profile *profile) (connection.Spec, *backends.Hold) {
+	if config := p.config(); config != p.used {
+		p.used, p.read = config, nil
+	}
 	last, ok := p.read[member]
 	if !ok || !reflect.DeepEqual(last.offered, profile.access) {
 		last = p.parse(profile)
@@ -70,7 +74,7 @@ func (p *providers) parse(profile *profile) readAccess {
 		read.hold = &backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true, Message: formless(profile)}
 		return read
 	}
-	result, err := connection.ParseAccessProvider(&p.config, offered, p.policy)
+	result, err := connection.ParseAccessProvider(p.used, offered, p.policy)
 	if err == nil {
 		read.spec = result.Spec
 		return read

@@ -146,6 +146,7 @@ func TestNewRefusesUnusableOptions(t *testing.T) {
 		},
 		"a provider without a name":           func(o *inventory.Options) { o.Providers = []access.Provider{{}} },
 		"a provider that says nothing to run": func(o *inventory.Options) { o.Providers = []access.Provider{{Name: "a"}} },
+		"providers in a file and besides it":  func(o *inventory.Options) { o.Providers, o.ProviderFile = []access.Provider{ocm()}, "f" },
 		"two providers of one name":           func(o *inventory.Options) { o.Providers = []access.Provider{ocm(), ocm()} },
 	}
 	if _, err := inventory.New(valid()); err != nil {

@@ -121,6 +121,9 @@ func (s *Source[T]) what(namespace string) string {
 	return fmt.Sprintf("list %s in namespace %q", s.opts.Kind, namespace)
 }
 
+// Members returns every member that some object may concern, sorted.
+func (s *Source[T]) Members() []string { return s.store.allMembers() }
+
 func (s *Source[T]) members() []string { return s.store.allMembers() }
 
 func (s *Source[T]) states() []watchState {
