@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,32 +111,58 @@ func match(config *access.Config, profile *v1alpha1.ClusterProfile) (*access.Pro
 	return nil, nil, e
 }
 
+// ChooseAccessProvider returns the name of the configured provider that [ParseAccessProvider] uses for a profile, and
+// the clusterName in the profile's extension client.authentication.k8s.io/exec for it, empty if there is none. By that
+// name the plugin secretreader of the Cluster Inventory API finds a token. Errors are a [*AccessError].
+func ChooseAccessProvider(config *access.Config, profile *v1alpha1.ClusterProfile) (name, clusterName string, err error) {
+	provider, offered, err := match(config, profile)
+	if err != nil {
+		return "", "", err
+	}
+	for _, x := range offered.Extensions {
+		if x.Name != execExtension {
+			continue
+		}
+		var cluster *struct {
+			ClusterName string `json:"clusterName"`
+		}
+		// Of another type: it names no cluster.
+		if json.Unmarshal(x.Extension.Raw, &cluster) == nil && cluster != nil {
+			clusterName = cluster.ClusterName
+		}
+		break
+	}
+	return provider.Name, clusterName, nil
+}
+
+// ParseAccessToken makes a connection of the access provider that a ClusterProfile lists under a name and of a bearer
+// token, without a plugin. Errors are those of [ParseAccessProvider].
+func ParseAccessToken(name string, profile *v1alpha1.ClusterProfile, token Secret, policy Policy) (Result, error) {
+	_, offered, err := match(access.New([]access.Provider{{Name: name}}), profile)
+	if err != nil {
+		return Result{}, err
+	}
+	c, err := readOffered(name, offered, policy)
+	if err != nil {
+		return Result{Name: name}, err
+	}
+	u := &rawUser{entry: entry{object: accessObject, list: "providers", name: name}, names: userNames{token: "token", any: "token"}}
+	u.token, u.mentions = token.Reveal(), true
+	r, err := build(policy, c, u, Result{Name: name})
+	if failure := new(ParseError); errors.As(err, &failure) {
+		err = &AccessError{Problem: AccessInvalid, Err: failure}
+	}
+	return r, err
+}
+
 func parseAccess(provider *access.Provider, offered *clientcmdv1.Cluster, policy Policy) (Result, error) {
 	name := provider.Name
-	c := &rawCluster{entry: entry{object: accessObject, list: "accessProviders", name: name}, names: clusterNames{
-		server: "cluster.server", proxy: "cluster.proxy-url", caFile: "cluster.certificate-authority",
-		caData: "cluster.certificate-authority-data", tlsServerName: "cluster.tls-server-name",
-		insecure: "cluster.insecure-skip-tls-verify",
-	}}
-	u := &rawUser{entry: entry{object: accessObject, list: "providers", name: name}, names: userNames{exec: "execConfig"}}
 	r := Result{Name: name}
-
-	size := len(offered.Server) + len(offered.CertificateAuthorityData) + len(offered.ProxyURL) + len(offered.TLSServerName)
-	for _, x := range offered.Extensions {
-		size += len(x.Name) + len(x.Extension.Raw)
-	}
-	if err := policy.checkSize(c.field(""), size); err != nil {
+	c, err := readOffered(name, offered, policy)
+	if err != nil {
 		return r, err
 	}
-	c.server = parseAddress(offered.Server, "https", "http")
-	c.caFile = offered.CertificateAuthority
-	c.caData = encoded{text: string(offered.CertificateAuthorityData)}
-	c.tlsServerName = offered.TLSServerName
-	c.insecure = offered.InsecureSkipTLSVerify
-	c.disableCompression = offered.DisableCompression
-	if offered.ProxyURL != "" {
-		c.hasProxy, c.proxy = true, parseAddress(offered.ProxyURL, "http", "https", "socks5")
-	}
+	u := &rawUser{entry: entry{object: accessObject, list: "providers", name: name}, names: userNames{exec: "execConfig"}}
 	if provider.ExecConfig == nil {
 		return r, u.failure("execConfig", ProblemMissing)
 	}
@@ -150,6 +177,32 @@ func parseAccess(provider *access.Provider, offered *clientcmdv1.Cluster, policy
 	}
 	u.exec = exec
 	return build(policy, c, u, r, extensions.violations...)
+}
+
+// readOffered reads the cluster that a profile offers under a name. Its error is a [*PolicyError].
+func readOffered(name string, offered *clientcmdv1.Cluster, policy Policy) (*rawCluster, error) {
+	c := &rawCluster{entry: entry{object: accessObject, list: "accessProviders", name: name}, names: clusterNames{
+		server: "cluster.server", proxy: "cluster.proxy-url", caFile: "cluster.certificate-authority",
+		caData: "cluster.certificate-authority-data", tlsServerName: "cluster.tls-server-name",
+		insecure: "cluster.insecure-skip-tls-verify",
+	}}
+	size := len(offered.Server) + len(offered.CertificateAuthorityData) + len(offered.ProxyURL) + len(offered.TLSServerName)
+	for _, x := range offered.Extensions {
+		size += len(x.Name) + len(x.Extension.Raw)
+	}
+	if err := policy.checkSize(c.field(""), size); err != nil {
+		return nil, err
+	}
+	c.server = parseAddress(offered.Server, "https", "http")
+	c.caFile = offered.CertificateAuthority
+	c.caData = encoded{text: string(offered.CertificateAuthorityData)}
+	c.tlsServerName = offered.TLSServerName
+	c.insecure = offered.InsecureSkipTLSVerify
+	c.disableCompression = offered.DisableCompression
+	if offered.ProxyURL != "" {
+		c.hasProxy, c.proxy = true, parseAddress(offered.ProxyURL, "http", "https", "socks5")
+	}
+	return c, nil
 }
 
 // profileExtensions are the extensions of a profile that count.
@@ -178,7 +231,8 @@ func readExtensions(c *rawCluster, u *rawUser, p *access.Provider, offered *clie
 	}
 	seen := make(map[string]bool, len(offered.Extensions))
 	for i := range offered.Extensions {
-		name, raw := offered.Extensions[i].Name, offered.Extensions[i].Extension.Raw
+		name := offered.Extensions[i].Name
+		raw := bytes.Trim(offered.Extensions[i].Extension.Raw, " \t\r\n") // the space that JSON allows around a value
 		if name != execExtension && name != additionalArgsExtension && name != additionalEnvsExtension {
 			continue
 		}

@@ -43,6 +43,9 @@ type Options struct {
 	// changes. While it is broken or missing, what it said last stays in force, and the backend's health says
 	// ProviderFileInvalid. Empty: none.
 	ProviderFile string
+	// TokenSecrets lets the tokens for some of the access providers be read from Secrets instead of by plugins. Nil: none.
+	// Only with Providers or ProviderFile.
+	TokenSecrets *TokenSecrets
 	// Consumer is the name under which Secrets are meant for this program. They are used for profiles that list none of
 	// Providers. Empty: no Secret is read. One of Providers, ProviderFile and Consumer is required.
 	Consumer string
@@ -72,6 +75,12 @@ func (o Options) validate() error {
 	}
 	if err := o.Placement.validate(); err != nil {
 		return err
+	}
+	if err := o.TokenSecrets.validate(); err != nil {
+		return err
+	}
+	if o.TokenSecrets != nil && len(o.Providers) == 0 && o.ProviderFile == "" {
+		return errors.New("option TokenSecrets is set without Providers or ProviderFile")
 	}
 	if err := o.Readiness.validate(); err != nil {
 		return err

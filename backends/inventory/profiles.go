@@ -74,6 +74,9 @@ func newProfiles(opts Options, remembered *memory, engager backends.Engager) *pr
 		p.providers = &providers{config: remembered.file.current, policy: opts.Policy}
 		p.file = remembered.file.watcher(opts.ProviderFile, p.source.Members)
 	}
+	if opts.TokenSecrets != nil {
+		p.providers.tokens = newTokens(*opts.TokenSecrets)
+	}
 	if opts.Consumer != "" {
 		p.secrets = newSecrets(opts)
 	}
@@ -88,6 +91,9 @@ func (p *profiles) watchers() []hub.Watcher {
 	if p.placements != nil {
 		watchers = append(watchers, p.placements.source)
 	}
+	if p.providers != nil && p.providers.tokens != nil {
+		watchers = append(watchers, p.providers.tokens.source)
+	}
 	if p.file != nil {
 		watchers = append(watchers, p.file)
 	}
@@ -99,6 +105,12 @@ func (p *profiles) watchers() []hub.Watcher {
 
 // reconcile says what is true of a member, or of all members that a namespace's Secrets may concern.
 func (p *profiles) reconcile(ctx context.Context, member string) {
+	if cluster, ok := strings.CutPrefix(member, tokenPrefix); ok {
+		for _, member := range p.providers.tokens.membersOf(cluster) {
+			p.reconcile(ctx, member)
+		}
+		return
+	}
 	namespace, _, isMember := strings.Cut(member, "/")
 	if !isMember {
 		for _, secret := range p.secrets.source.InNamespace(namespace) {

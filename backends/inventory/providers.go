@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
@@ -18,6 +19,7 @@ import (
 type providers struct {
 	config func() *access.Config // returns another pointer when it has changed
 	policy connection.Policy
+	tokens *tokens // nil if no token is read from a Secret
 
 	used *access.Config        // what was read with
 	read map[string]readAccess // by member
@@ -25,6 +27,9 @@ type providers struct {
 
 type readAccess struct {
 	offered offer
+	native  bool              // by the token of a Secret
+	cluster string            // whose token that is
+	token   connection.Secret // what was read with
 	spec    connection.Spec
 	hold    *backends.Hold
 }
@@ -52,7 +57,24 @@ func (p *providers) spec(member string, profile *profile) (connection.Spec, *bac
 	}
 	last, ok := p.read[member]
 	if !ok || !reflect.DeepEqual(last.offered, profile.access) {
-		last = p.parse(profile)
+		last = p.choose(profile)
+		if p.tokens != nil {
+			p.tokens.want(member, last.cluster)
+		}
+		ok = false
+	}
+	if last.native {
+		token, hold := p.tokens.get(last.cluster)
+		if hold != nil {
+			delete(p.read, member)
+			hold.Message = profile.reference.String() + ": " + hold.Message
+			return connection.Spec{}, hold
+		}
+		ok = ok && token.Equal(last.token)
+		last.token = token
+	}
+	if !ok {
+		last = p.parse(profile, last)
 		if p.read == nil {
 			p.read = map[string]readAccess{}
 		}
@@ -65,16 +87,45 @@ func (p *providers) spec(member string, profile *profile) (connection.Spec, *bac
 	return last.spec, nil
 }
 
-func (p *providers) forget(member string) { delete(p.read, member) }
+func (p *providers) forget(member string) {
+	delete(p.read, member)
+	if p.tokens != nil {
+		p.tokens.want(member, "")
+	}
+}
 
-func (p *providers) parse(profile *profile) readAccess {
+// choose finds out whether a profile's access is by the token of a Secret.
+func (p *providers) choose(profile *profile) readAccess {
 	read := readAccess{offered: profile.access}
+	if p.tokens == nil {
+		return read
+	}
+	// Errors are those of parse.
+	if offered, ok := profile.access.decode(); ok {
+		name, cluster, err := connection.ChooseAccessProvider(p.used, offered)
+		if err == nil && slices.Contains(p.tokens.opts.Providers, name) {
+			read.native, read.cluster = true, cluster
+		}
+	}
+	return read
+}
+
+func (p *providers) parse(profile *profile, read readAccess) readAccess {
 	offered, ok := profile.access.decode()
 	if !ok {
 		read.hold = &backends.Hold{Reason: backends.ReasonInvalidAccess, Rejected: true, Keep: true, Message: formless(profile)}
 		return read
 	}
-	result, err := connection.ParseAccessProvider(p.used, offered, p.policy)
+	var result connection.Result
+	var err error
+	if read.native {
+		var name string
+		if name, _, err = connection.ChooseAccessProvider(p.used, offered); err == nil {
+			result, err = connection.ParseAccessToken(name, offered, read.token, p.policy)
+		}
+	} else {
+		result, err = connection.ParseAccessProvider(p.used, offered, p.policy)
+	}
 	if err == nil {
 		read.spec = result.Spec
 		return read
