@@ -141,7 +141,8 @@ func (f *Files) Run(ctx context.Context, engager backends.Engager) error {
 	folders := &folderWatch{open: f.notify, logger: f.opts.Logger}
 	defer folders.close()
 	read := reading{files: f, folders: map[string]bool{}}
-	decide := members{engager: engager, holdFor: f.opts.HoldFor, settle: settle}
+	decide := fileMembers{members: members{
+		engager: engager, holdFor: f.opts.HoldFor, settle: settle, known: map[string]*member{}}}
 	for ctx.Err() == nil {
 		seen := read.all(ctx)
 		if ctx.Err() != nil {

@@ -1,8 +1,12 @@
 package kubeconfig
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -10,54 +14,200 @@ import (
 	"github.com/tributary-fleet/tributary/internal/hub"
 )
 
-// secrets makes members of Secrets, for one run.
+// troubled is how long the end of a hold waits for a hub that is away, before it is looked at again.
+const troubled = 5 * time.Second
+
+// secrets makes members of Secrets, for one run. What its loop calls a member is a Secret, "namespace/name": several
+// members may be in one.
 type secrets struct {
-	opts        Options
-	engager     backends.Engager
-	source      *hub.Source[hub.Secret]
-	kubeconfigs hub.Kubeconfigs
+	opts    Options
+	source  *hub.Source[hub.Secret]
+	alarms  *hub.Alarms // for Secrets whose last good connection is held for a bounded time
+	members members
+
+	read   map[string]*readSecret         // by Secret
+	claims map[string]map[string]struct{} // member → Secrets that claim the name
+}
+
+// readSecret is a Secret and what is wanted of its members.
+type readSecret struct {
+	secret hub.Secret
+	want   map[string]wanted
+	rivals map[string]string // member → its name if another Secret has the first one
 }
 
 func newSecrets(opts Options, engager backends.Engager) *secrets {
-	return &secrets{
-		opts:        opts,
-		engager:     engager,
-		kubeconfigs: hub.Kubeconfigs{Policy: opts.Policy},
-		source: hub.NewSource(hub.SourceOptions[hub.Secret]{
-			Kind:          hub.Secrets(),
-			Namespaces:    opts.Namespaces,
-			LabelSelector: opts.LabelSelector,
-			View:          func(u *unstructured.Unstructured) (hub.Secret, bool) { return hub.ViewSecret(u, opts.Key), true },
-			Members:       func(s hub.Secret) []string { return []string{s.Key()} },
-		}),
+	s := &secrets{
+		opts: opts, alarms: hub.NewAlarms(),
+		members: members{engager: engager, holdFor: opts.HoldFor, known: map[string]*member{}},
+		read:    map[string]*readSecret{}, claims: map[string]map[string]struct{}{},
 	}
+	s.source = hub.NewSource(hub.SourceOptions[hub.Secret]{
+		Kind:          hub.Secrets(),
+		Namespaces:    opts.Namespaces,
+		LabelSelector: opts.LabelSelector,
+		FieldSelector: opts.FieldSelector,
+		View:          opts.view,
+		Members:       func(s hub.Secret) []string { return []string{s.Key()} },
+	})
+	return s
 }
 
-// reconcile says what is true of the member that a Secret stands for.
-func (s *secrets) reconcile(ctx context.Context, member string) {
-	secret, ok := s.source.Get(member)
+// view keeps the data that is needed, and nothing of a Secret whose name is not wanted.
+func (o *Options) view(u *unstructured.Unstructured) (hub.Secret, bool) {
+	if _, ok := o.match(u.GetName()); !ok {
+		return hub.Secret{}, false
+	}
+	switch o.Format {
+	case FormatArgoCD:
+		return hub.ViewSecret(u, argoCDKeys...), true
+	case FormatTokenCA:
+		return hub.ViewSecret(u, tokenCAKeys...), true
+	}
+	for _, key := range o.keysOf(u) {
+		if view := hub.ViewSecret(u, key); len(view.Data) > 0 {
+			return view, true
+		}
+	}
+	return hub.ViewSecret(u), true
+}
+
+// keysOf returns the keys that may hold the kubeconfig of a Secret, in their order.
+func (o *Options) keysOf(u *unstructured.Unstructured) []string {
+	if !slices.Contains(o.Keys, AnyKey) {
+		return o.Keys
+	}
+	var keys []string
+	for _, key := range o.Keys {
+		if key != AnyKey {
+			keys = append(keys, key)
+			continue
+		}
+		data, _, _ := unstructured.NestedFieldNoCopy(u.Object, "data")
+		if data, ok := data.(map[string]any); ok {
+			var others []string
+			for other := range data {
+				if !slices.Contains(o.Keys, other) {
+					others = append(others, other)
+				}
+			}
+			slices.Sort(others)
+			keys = append(keys, others...)
+		}
+	}
+	return keys
+}
+
+// match returns what the * of the name pattern stands for in a Secret's name, and whether the name is wanted.
+func (o *Options) match(name string) (string, bool) {
+	if o.NamePattern == "" {
+		return name, true
+	}
+	before, after, star := strings.Cut(o.NamePattern, "*")
+	if !star {
+		return name, name == o.NamePattern
+	}
+	rest, ok := strings.CutPrefix(name, before)
 	if !ok {
-		s.gone(member)
-		return
+		return "", false
 	}
-	info := backends.Info{Labels: secret.Labels, Annotations: secret.Annotations}
-	// A key that was taken out is a decision, like a label that was taken off.
-	spec, hold := s.kubeconfigs.Spec(ctx, member, secret, s.opts.Key, false)
-	if hold != nil {
-		hold.Info, hold.Source = info, secret.Reference
-		s.engager.Hold(member, *hold)
-		return
-	}
-	s.engager.Engage(backends.Cluster{Name: member, Connection: spec, Info: info, Source: secret.Reference})
+	return strings.CutSuffix(rest, after)
 }
 
-// gone disengages a member whose Secret the hub does not show. Whether it was deleted or lost its label is not
-// to be seen: a watch with a selector says deleted to both.
-func (s *secrets) gone(member string) {
-	namespace, _, _ := strings.Cut(member, "/")
-	if s.source.Unlisted(namespace) != nil {
+// reconcile says what is true of the members of a Secret.
+func (s *secrets) reconcile(ctx context.Context, key string) {
+	secret, ok := s.source.Get(key)
+	old := s.read[key]
+	var now *readSecret
+	switch {
+	case ok:
+		now = s.opts.read(ctx, secret, old)
+		if now == old && s.source.Trouble(secret.Reference.Namespace) != nil {
+			// It may have been repaired without the hub being able to say so.
+			s.alarms.Set(key, time.Now().Add(troubled))
+			return
+		}
+		s.read[key] = now
+	case old == nil:
+		return
+	default:
+		// Whether it was deleted or lost its label is not to be seen: a watch with a selector says deleted to both.
+		delete(s.read, key)
+	}
+	touched := map[string]struct{}{}
+	if old != nil {
+		for name := range old.want {
+			touched[name] = struct{}{}
+			delete(s.claims[name], key)
+		}
+	}
+	if now != nil {
+		for name := range now.want {
+			touched[name] = struct{}{}
+			if s.claims[name] == nil {
+				s.claims[name] = map[string]struct{}{}
+			}
+			s.claims[name][key] = struct{}{}
+		}
+	}
+	d := decision{secrets: s, at: time.Now(), changed: key}
+	for _, name := range slices.Sorted(maps.Keys(touched)) {
+		if old != nil {
+			d.free(old.rivals[name], name)
+		}
+		d.decide(name)
+	}
+	s.alarms.Set(key, d.again)
+}
+
+// decision says what has become of the names that a Secret claims or has claimed.
+type decision struct {
+	*secrets
+	at      time.Time
+	changed string    // the Secret
+	again   time.Time // when it is to be looked at again; zero for no time
+}
+
+func (d *decision) due(t time.Time) {
+	if d.again.IsZero() || t.Before(d.again) {
+		d.again = t
+	}
+}
+
+// free takes a rival's name away, unless it is a claim of its own.
+func (d *decision) free(rival, name string) {
+	if rival != "" && rival != name && len(d.claims[rival]) == 0 {
+		d.members.gone(d.at, rival, d.due)
+	}
+}
+
+// decide gives a name to the oldest of the Secrets that claim it.
+func (d *decision) decide(name string) {
+	if len(d.claims[name]) == 0 {
+		delete(d.claims, name)
+		d.members.gone(d.at, name, d.due)
 		return
 	}
-	s.kubeconfigs.Forget(member)
-	s.engager.Disengage(member, backends.ReasonDeleted)
+	var claims []*readSecret
+	for key := range d.claims[name] {
+		claims = append(claims, d.read[key])
+	}
+	slices.SortFunc(claims, func(a, b *readSecret) int {
+		return cmp.Or(a.secret.Created.Compare(b.secret.Created), strings.Compare(a.secret.Key(), b.secret.Key()))
+	})
+	for i, claim := range claims {
+		rival := claim.rivals[name]
+		if i == 0 {
+			d.free(rival, name)
+			due := d.due
+			if owner := claim.secret.Key(); owner != d.changed {
+				due = func(time.Time) { d.alarms.Set(owner, d.at) } // it has times of its own to keep
+			}
+			d.members.say(d.at, name, claim.want[name], due)
+		} else if rival != name && len(d.claims[rival]) == 0 {
+			d.members.say(d.at, rival, wanted{origin: claim.secret.Key(), hold: &backends.Hold{
+				Reason: backends.ReasonNameConflict, Rejected: true, Info: infoOf(claim.secret, ""), Source: claim.secret.Reference,
+				Message: "the name " + name + " belongs to " + claims[0].secret.Reference.String()}}, d.due)
+		}
+	}
 }

@@ -79,7 +79,7 @@ func TestOptionsAndInfo(t *testing.T) {
 		"note": "n", "kubectl.kubernetes.io/last-applied-configuration": `{"data":{"value":"the kubeconfig"}}`}
 	hub.Put(t, secret)
 	r := backendtest.Start(t, newBackend(t, kubeconfig.Options{
-		Hub: hub.Config(), LabelSelector: "fleet=" + namespace, Key: "value"}))
+		Hub: hub.Config(), LabelSelector: "fleet=" + namespace, Keys: []string{"value"}}))
 	engaged := r.WaitEngaged(t, namespace+"/prod")
 	want := backends.Info{Labels: labels, Annotations: map[string]string{"note": "n"}}
 	if diff := cmp.Diff(want, engaged.Info); diff != "" {
