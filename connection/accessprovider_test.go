@@ -228,7 +228,7 @@ func TestInvalidAccess(t *testing.T) {
 }
 
 func TestExtensionsOfNullAreNone(t *testing.T) {
-	for _, null := range []string{"", "null"} {
+	for _, null := range []string{"", "null", " null", "null\n", "\t\r\n null \n", " \n"} {
 		got, err := ParseAccessProvider(accessConfig(), profile(offer("generous", clientcmdv1.Cluster{Extensions: []clientcmdv1.NamedExtension{
 			extension(additionalEnvsExtension, null), extension(additionalArgsExtension, null), extension(execExtension, null),
 		}})), Policy{})

@@ -178,24 +178,25 @@ func FuzzParseArgoCD(f *testing.F) {
 
 func FuzzParseAccessProvider(f *testing.F) {
 	for i, seed := range []struct{ exec, args, envs string }{
-		{"", "", ""}, {"null", "null", "null"}, {"{}", "[]", "{}"}, {`{"a":1}`, `["` + marker + `"]`, `{"A":"` + marker + `"}`},
+		{"", "", ""}, {"null", "null", "null"}, {" null", "null\n", " null\t"}, {"{}", "[]", "{}"}, {`{"a":1}`, `["` + marker + `"]`, `{"A":"` + marker + `"}`},
 		{"[", `{"` + marker, marker}, {`"x"`, `[null]`, `{"LD_PRELOAD":"` + marker + `"}`}, {"1", "[1]", `{"A":null}`},
 	} {
-		f.Add("https://prod.example.com", "", []byte(admin().cert), []byte(seed.exec), []byte(seed.args), []byte(seed.envs), byte(i))
+		for provider := range 3 {
+			f.Add("https://prod.example.com", "", []byte(admin().cert), []byte(seed.exec), []byte(seed.args), []byte(seed.envs), byte(i%4+64*provider))
+		}
 	}
 	f.Add("", "http://proxy", []byte("x"), []byte{}, []byte{}, []byte{}, byte(3))
 	f.Fuzz(func(t *testing.T, server, proxy string, ca, exec, args, envs []byte, which byte) {
 		config, p := accessConfig(), profile()
-		for _, name := range []string{"plain", "modest", "generous"}[:1+int(which>>6)%3] {
-			o := offer(name, clientcmdv1.Cluster{
-				ProxyURL: proxy, CertificateAuthorityData: ca, InsecureSkipTLSVerify: which&32 != 0,
-				Extensions: []clientcmdv1.NamedExtension{
-					extension(execExtension, string(exec)), extension(additionalArgsExtension, string(args)), extension(additionalEnvsExtension, string(envs)),
-				},
-			})
-			o.Cluster.Server = server
-			p.Status.AccessProviders = append(p.Status.AccessProviders, o)
-		}
+		name := []string{"plain", "modest", "generous", "generous"}[which>>6]
+		o := offer(name, clientcmdv1.Cluster{
+			ProxyURL: proxy, CertificateAuthorityData: ca, InsecureSkipTLSVerify: which&32 != 0,
+			Extensions: []clientcmdv1.NamedExtension{
+				extension(execExtension, string(exec)), extension(additionalArgsExtension, string(args)), extension(additionalEnvsExtension, string(envs)),
+			},
+		})
+		o.Cluster.Server = server
+		p.Status.AccessProviders = append(p.Status.AccessProviders, o)
 		before, err := json.Marshal(config)
 		if err != nil {
 			t.Fatal(err)
