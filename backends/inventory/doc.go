@@ -1,7 +1,7 @@
 // Package inventory is the backend for clusters that are listed as ClusterProfiles of the Cluster Inventory API.
 //
-// Every ClusterProfile is a member, named "namespace/name". It is engaged once its ControlPlaneHealthy condition is
-// True and there is access to it: an access provider that it lists and that is configured here (KEP-5339), or else a
+// Every ClusterProfile that the options select is a member, named "namespace/name"; with a placement, every one that a
+// scheduler chose. It is engaged once its conditions say that it is ready and there is access to it: an access provider that it lists and that is configured here (KEP-5339), or else a
 // Secret for this consumer (KEP-4322's push model). Only what concerns access and readiness matters; the heartbeats that
 // inventories write all the time change nothing.
 //
@@ -20,7 +20,8 @@
 //
 // # What ends an engagement
 //
-// The profile's deletion, and a connection that policy refuses. A control plane that is reported unhealthy, and access
+// The profile's deletion, selection by the options or by a scheduler that ends, and a connection that policy refuses;
+// unreadiness only after the time that is configured for it. Otherwise, a control plane that is reported unhealthy, and access
 // that is missing or damaged, do not: the profile says whether the cluster belongs to the fleet, readiness is as good as
 // the last heartbeat, and managers write access and status in several steps, taking them away for moments. A
 // credential that is really withdrawn fails at the cluster itself.
