@@ -37,7 +37,7 @@ const (
 	ProblemHostName Problem = "is neither an IP address nor a DNS name"
 
 	ProblemNotPEM           Problem = "holds no PEM block of the right type"
-	ProblemTruncated        Problem = "ends within a PEM block"
+	ProblemTruncated        Problem = "holds a PEM block that is cut off"
 	ProblemCertificate      Problem = "holds a certificate that does not parse"
 	ProblemPrivateKey       Problem = "holds a private key that does not parse"
 	ProblemEncryptedKey     Problem = "holds an encrypted private key"

@@ -143,7 +143,7 @@ func malformedKubeconfigs() []malformed {
 		{"CA that is a key", cluster(plainServer + "\ncertificate-authority-data: " + key), open,
 			`clusters["prod"].certificate-authority-data: holds no PEM block of the right type`},
 		{"CA cut off", cluster(plainServer + "\ncertificate-authority-data: " + b64(admin().cert+admin().cert[:100])), open,
-			`clusters["prod"].certificate-authority-data: ends within a PEM block`},
+			`clusters["prod"].certificate-authority-data: holds a PEM block that is cut off`},
 		{"CA that is no certificate inside", cluster(plainServer + "\ncertificate-authority-data: " + b64(pemOf("CERTIFICATE", marker))), open,
 			`clusters["prod"].certificate-authority-data: holds a certificate that does not parse`},
 
@@ -170,7 +170,7 @@ func malformedKubeconfigs() []malformed {
 		{"key that is no PEM", user("client-certificate-data: " + cert + "\nclient-key-data: " + b64(marker)), open,
 			`users["admin"].client-key-data: holds no PEM block of the right type`},
 		{"key cut off", user("client-certificate-data: " + cert + "\nclient-key-data: " + b64(admin().key[:80])), open,
-			`users["admin"].client-key-data: ends within a PEM block`},
+			`users["admin"].client-key-data: holds a PEM block that is cut off`},
 		{"key in base64 twice", user("client-certificate-data: " + cert + "\nclient-key-data: " + b64(key)), open,
 			`users["admin"].client-key-data: is encoded in base64 twice`},
 		{"encrypted key", user("client-certificate-data: " + cert + "\nclient-key-data: " + b64(pemOf("ENCRYPTED PRIVATE KEY", marker))), open,

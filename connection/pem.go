@@ -14,12 +14,13 @@ import (
 
 // certificatesOf returns the certificates in data, rebuilt: without text around them, other blocks and PEM headers.
 // Equal certificates have equal bytes afterwards, and no private key is carried along. It also returns the first of
-// them, parsed, and calls other for each block that is no certificate.
+// them, parsed, and calls other for each block that is no certificate. Every block counts: pem.Decode passes over one
+// that is cut off, wherever it stands, and a CA would be missing without a word.
 func certificatesOf(data []byte, other func()) (rebuilt []byte, first *x509.Certificate, _ Problem) {
 	var out bytes.Buffer
 	out.Grow(len(data))
-	rest := data
-	for {
+	blocks := 0
+	for rest := data; ; blocks++ {
 		var block *pem.Block
 		block, rest = pem.Decode(rest)
 		if block == nil {
@@ -40,7 +41,7 @@ func certificatesOf(data []byte, other func()) (rebuilt []byte, first *x509.Cert
 		_ = pem.Encode(&out, block) // a bytes.Buffer takes everything
 	}
 	switch {
-	case bytes.Contains(rest, []byte("-----BEGIN ")):
+	case bytes.Count(data, []byte("-----BEGIN ")) != blocks:
 		return nil, nil, ProblemTruncated
 	case first == nil && pemTwice(data):
 		return nil, nil, ProblemDoubleBase64

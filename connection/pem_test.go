@@ -167,3 +167,23 @@ func TestCertificatesAreRebuilt(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryCertificateCounts shows that no certificate is lost because it is damaged, wherever it stands.
+func TestEveryCertificateCounts(t *testing.T) {
+	a, b := admin().cert, other().cert
+	middle := len(a) / 2
+	for name, data := range map[string]string{
+		"cut off in front":               a[:middle] + "\n" + b,
+		"cut off in front, without line": a[:middle] + b,
+		"cut off between":                b + a[:middle] + "\n" + b,
+		"cut off behind":                 b + a[:middle],
+		"a beginning in front":           "-----BEGIN CERTIFICATE-----\n" + b,
+		"another end":                    strings.Replace(a, "END CERTIFICATE", "END CERTIFICATES", 1) + b,
+		"no base64":                      a[:middle] + "!" + a[middle:] + b,
+		"indented":                       "  " + strings.ReplaceAll(a, "\n", "\n  ") + "\n" + b,
+	} {
+		if got, _, problem := certificatesOf([]byte(data), func() {}); problem != ProblemTruncated {
+			t.Errorf("%s: %q, rebuilt as\n%s", name, problem, got)
+		}
+	}
+}
