@@ -1,11 +1,13 @@
 package kubeconfig
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/connection"
 )
 
 // fileMembers decides what is said about the members of files. It knows no clock and reads nothing.
@@ -13,7 +15,6 @@ type fileMembers struct {
 	members
 	health backends.Health
 	synced bool
-	away   time.Time // since when a place has been unreadable
 }
 
 // next says what is to be said after a reading, and returns when to read again at the latest; zero if nothing is due.
@@ -29,8 +30,8 @@ func (m *fileMembers) next(now time.Time, s seen) (again time.Time) {
 		if _, ok := want[name]; ok {
 			continue
 		}
-		if u, unknown := placeOf(s.unknown, m.known[name].origin); unknown && !m.expired(now, m.known[name]) {
-			want[name] = wanted{origin: m.known[name].origin, hold: &backends.Hold{
+		if u, unknown := placeOf(s.unknown, m.known[name].origin); unknown {
+			want[name] = wanted{origin: m.known[name].origin, lasting: true, hold: &backends.Hold{
 				Reason: backends.ReasonFilesUnreadable, Message: u.message, Keep: true,
 				Info: m.known[name].info(), Source: backends.ObjectReference{File: m.known[name].origin}}}
 		} else {
@@ -40,7 +41,7 @@ func (m *fileMembers) next(now time.Time, s seen) (again time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		m.say(now, name, want[name], due)
 	}
-	m.sync(now, s, due)
+	m.sync(s)
 	return again
 }
 
@@ -56,19 +57,14 @@ func (m *fileMembers) report(unknown []unreadablePlace) {
 	}
 }
 
-// sync calls Synced once everything is known. A folder that is not there is waited for, but not for ever.
-func (m *fileMembers) sync(now time.Time, s seen, due due) {
-	if m.synced {
-		return
+// sync calls Synced once everything is known. What cannot be read now may be there.
+func (m *fileMembers) sync(s seen) {
+	unread := func(f *readFile) bool {
+		return f.err != nil && holdFor(f.err).Reason == backends.ReasonFilesUnreadable &&
+			!errors.Is(f.err, connection.ErrNotRegular) && !errors.Is(f.err, connection.ErrTooLarge)
 	}
-	if len(s.unknown) > 0 && m.holdFor > 0 {
-		if m.away.IsZero() {
-			m.away = now
-		}
-		if until := m.away.Add(m.holdFor); now.Before(until) {
-			due(until)
-			return
-		}
+	if m.synced || len(s.unknown) > 0 || slices.ContainsFunc(s.files, unread) {
+		return
 	}
 	m.synced = true
 	m.engager.Synced()

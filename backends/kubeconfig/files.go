@@ -63,8 +63,8 @@ type FilesOptions struct {
 	// Policy is what kubeconfigs have to conform to. Default: [connection.LocalFiles].
 	Policy *connection.Policy
 
-	// HoldFor is how long the last good connection is held when a file, a context, or a folder as a whole becomes
-	// unreadable. Default: DefaultHoldFor. Negative: not at all. What policy refuses is never held, nor is a context that
+	// HoldFor is how long the last good connection is held when a file or a context becomes unusable.
+	// A folder that is missing or cannot be read says nothing about its clusters: they stay as they are. Default: DefaultHoldFor. Negative: not at all. What policy refuses is never held, nor is a context that
 	// is gone from a readable file, nor a file that is gone from a readable folder.
 	HoldFor time.Duration
 	// PollInterval is how often all files are read, besides whenever the file system says that they have changed.

@@ -42,6 +42,7 @@ type wanted struct {
 	cluster *backends.Cluster
 	hold    *backends.Hold // Keep: for a bounded time
 	origin  string
+	lasting bool // what Hold.Keep says has no bound: nothing is known of the cluster
 }
 
 // due takes a time at which the members have to be looked at again.
@@ -82,6 +83,8 @@ func (m *members) say(now time.Time, name string, want wanted, due due) {
 		if !m.believe(now, one, due) {
 			return
 		}
+	}
+	if hold.Keep && !want.lasting {
 		if one.bad.IsZero() {
 			one.bad = now
 			if !one.worse.IsZero() {
@@ -126,11 +129,6 @@ func (m *members) believe(now time.Time, one *member, due due) bool {
 		return false
 	}
 	return true
-}
-
-// expired reports whether a member has been in trouble for as long as its last good connection may be held.
-func (m *members) expired(now time.Time, one *member) bool {
-	return m.holdFor < 0 || !one.bad.IsZero() && !now.Before(one.bad.Add(m.holdFor))
 }
 
 func sameHold(a, b backends.Hold) bool {
