@@ -1,10 +1,12 @@
 package capi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
@@ -37,23 +39,55 @@ type Options struct {
 	// Context is the context of the kubeconfig to use. Empty: the current one.
 	Context string
 
+	// Select chooses among the Clusters that the label selector matches, for instance by the kind of their infrastructure
+	// or by their topology class; one that it no longer chooses is disengaged. It must be quick, and answer the same for
+	// equal Clusters. Default: all of them.
+	Select func(Cluster) bool
+	// Ready tells whether a Cluster may be engaged, as far as its Cluster object tells; a kubeconfig is always needed.
+	// An engagement that runs stays when the Cluster is no longer ready. Conditions such as "Available" also
+	// depend on the cluster's workers. It must be as Select is. Default: Cluster.ControlPlaneInitialized.
+	Ready func(Cluster) bool
+
+	// Deletion says when a Cluster that is being deleted is disengaged. Default: DisengageAtOnce.
+	Deletion DeletionPolicy
+	// MoveGrace is how long a Cluster that clusterctl moves away is kept after its object has gone from this hub, so
+	// that the hub which it is moved to can take over meanwhile. Default 5m.
+	MoveGrace time.Duration
+
 	// Policy is what kubeconfigs have to conform to. The zero value is strict, as data of others should be treated.
 	Policy connection.Policy
 }
+
+// DeletionPolicy says when a Cluster that is being deleted is disengaged.
+type DeletionPolicy string
+
+const (
+	// DisengageAtOnce disengages a Cluster as soon as its deletion begins.
+	DisengageAtOnce DeletionPolicy = "DisengageAtOnce"
+	// KeepUntilGone keeps it until its object or its Secret is gone, so that controllers can clean up in the cluster.
+	KeepUntilGone DeletionPolicy = "KeepUntilGone"
+)
 
 // Defaults of Options.
 const (
 	DefaultSecretName = clusterPlaceholder + "-kubeconfig"
 	DefaultSecretKey  = "value"
+	DefaultMoveGrace  = 5 * time.Minute
 )
 
 func (o Options) withDefaults() Options {
-	if o.SecretName == "" {
-		o.SecretName = DefaultSecretName
-	}
+	o.SecretName = cmp.Or(o.SecretName, DefaultSecretName)
 	if len(o.SecretKeys) == 0 {
 		o.SecretKeys = []string{DefaultSecretKey}
 	}
+	if o.Select == nil {
+		o.Select = func(Cluster) bool { return true }
+	}
+	if o.Ready == nil {
+		o.Ready = func(c Cluster) bool { return c.ControlPlaneInitialized }
+	}
+	o.Deletion = cmp.Or(o.Deletion, DisengageAtOnce)
+	o.MoveGrace = cmp.Or(o.MoveGrace, DefaultMoveGrace)
 	return o
 }
 
@@ -63,6 +97,12 @@ func (o Options) validate() error {
 	}
 	if _, err := labels.Parse(o.LabelSelector); err != nil {
 		return fmt.Errorf("option LabelSelector: %w", err)
+	}
+	if o.Deletion != DisengageAtOnce && o.Deletion != KeepUntilGone {
+		return fmt.Errorf("option Deletion is %q, which is no policy", o.Deletion)
+	}
+	if o.MoveGrace < 0 {
+		return errors.New("option MoveGrace is negative")
 	}
 	for _, key := range o.SecretKeys {
 		switch key {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,11 +22,16 @@ type clusters struct {
 	source      *hub.Source[cluster]
 	secrets     *secrets
 	kubeconfigs hub.Kubeconfigs
+	moves       *moves
+	alarms      *hub.Alarms
 }
 
 func newClusters(opts Options, name secretName, engager backends.Engager) *clusters {
+	moves := newMoves()
 	return &clusters{
 		opts:        opts,
+		moves:       moves,
+		alarms:      hub.NewAlarms(),
 		engager:     engager,
 		secrets:     newSecrets(opts, name),
 		kubeconfigs: hub.Kubeconfigs{Policy: opts.Policy, Context: opts.Context},
@@ -33,14 +39,18 @@ func newClusters(opts Options, name secretName, engager backends.Engager) *clust
 			Kind:          clusterKind(),
 			Namespaces:    opts.Namespaces,
 			LabelSelector: opts.LabelSelector,
-			View:          func(u *unstructured.Unstructured) (cluster, bool) { return viewCluster(u), true },
-			Members:       func(c cluster) []string { return []string{c.Namespace + "/" + c.Name} },
+			View: func(u *unstructured.Unstructured) (cluster, bool) {
+				view := viewCluster(u)
+				moves.note(view)
+				return view, true
+			},
+			Members: func(c cluster) []string { return []string{c.Namespace + "/" + c.Name} },
 		}),
 	}
 }
 
 func (c *clusters) watchers() []hub.Watcher {
-	return []hub.Watcher{c.source, c.secrets.labelled, c.secrets.others}
+	return []hub.Watcher{c.source, c.secrets.labelled, c.secrets.others, c.alarms}
 }
 
 // reconcile says what is true of the member that a Cluster stands for.
@@ -49,11 +59,34 @@ func (c *clusters) reconcile(ctx context.Context, member string) {
 	cl, ok := c.source.Get(member)
 	switch {
 	case !ok && c.source.Unlisted(namespace) != nil:
-	case !ok || cl.deleting:
+	case !ok:
+		c.gone(member)
+	case cl.deleting && cl.moving():
+		c.handOver(member, cl)
+	case cl.deleting && c.opts.Deletion == DisengageAtOnce:
 		c.leave(member, backends.ReasonDeleted)
+	case !cl.unreadable && !c.opts.Select(cl.Cluster):
+		c.leave(member, backends.ReasonDeselected)
 	default:
 		c.say(ctx, member, &cl)
 	}
+}
+
+// gone says that a Cluster's object is gone: it was deleted, or moved to another hub.
+func (c *clusters) gone(member string) {
+	cl, until, ok := c.moves.gone(member, c.opts.MoveGrace)
+	if !ok || !c.opts.Select(cl.Cluster) {
+		c.leave(member, backends.ReasonDeleted)
+		return
+	}
+	c.handOver(member, cl)
+	c.alarms.Set(member, until)
+}
+
+// handOver says that a Cluster is being moved to another hub, which is not its end.
+func (c *clusters) handOver(member string, cl cluster) {
+	c.engager.Hold(member, backends.Hold{Reason: backends.ReasonMoving, Keep: true, Info: cl.info(), Source: cl.reference,
+		Message: cl.reference.String() + " is being moved to another hub"})
 }
 
 // leave says that a Cluster is no member any more.
@@ -61,6 +94,8 @@ func (c *clusters) leave(member string, reason backends.Reason) {
 	namespace, name, _ := strings.Cut(member, "/")
 	c.kubeconfigs.Forget(member)
 	c.secrets.forget(namespace, name)
+	c.moves.forget(member)
+	c.alarms.Set(member, time.Time{})
 	c.engager.Disengage(member, reason)
 }
 
@@ -75,6 +110,10 @@ func (c *clusters) say(ctx context.Context, member string, cl *cluster) {
 	info := cl.info()
 	if len(odd) > 0 {
 		info.Properties[PropertyWarnings] = strings.Join(odd, "; ")
+	}
+	if hold != nil && cl.deleting && hold.Reason == backends.ReasonSecretNotFound {
+		c.leave(member, backends.ReasonDeleted)
+		return
 	}
 	if hold != nil {
 		hold.Info, hold.Source = info, cl.reference
@@ -92,11 +131,13 @@ func (c *clusters) unready(cl *cluster) *backends.Hold {
 			Message: fmt.Sprintf("%s does not have the form of its version, %s", cl.reference, cl.reference.APIVersion)}
 	case cl.Paused:
 		return &backends.Hold{Reason: backends.ReasonPaused, Keep: true, Message: cl.reference.String() + " is paused"}
+	case c.opts.Ready(cl.Cluster):
+		return nil
 	case !cl.ControlPlaneInitialized:
 		return &backends.Hold{Reason: backends.ReasonControlPlaneNotInitialized, Keep: true,
 			Message: "the control plane of " + cl.reference.String() + " is not initialized"}
 	}
-	return nil
+	return &backends.Hold{Reason: backends.ReasonNotReady, Keep: true, Message: cl.reference.String() + " is not ready"}
 }
 
 // spec returns how a member is reached and what is odd about that, or why it is held.
