@@ -1,9 +1,9 @@
 // Package inventory is the backend for clusters that are listed as ClusterProfiles of the Cluster Inventory API.
 //
 // Every ClusterProfile that the options select is a member, named "namespace/name"; with a placement, every one that a
-// scheduler chose. It is engaged once its conditions say that it is ready and there is access to it: an access provider that it lists and that is configured here (KEP-5339), or else a
-// Secret for this consumer (KEP-4322's push model). Only what concerns access and readiness matters; the heartbeats that
-// inventories write all the time change nothing.
+// scheduler chose. It is engaged once its conditions say that it is ready and there is access to it: an access provider
+// that it lists and that is configured here (KEP-5339), or else a Secret for this consumer (KEP-4322's push model).
+// Only what concerns access and readiness matters; the heartbeats that inventories write all the time change nothing.
 //
 // # Secrets
 //
