@@ -39,7 +39,7 @@ import (
 //
 //	go test -run '^$' -bench 'Get|Heartbeat' -benchtime 2000x ./aggregate
 //	go test -run '^$' -bench Engage -benchtime 5x -timeout 30m ./aggregate -fleet 1000
-//	go test -run '^$' -bench Memory -timeout 30m ./aggregate -members 100
+//	go test -run '^$' -bench Memory ./aggregate -members 100
 
 var fleetSize = flag.Int("fleet", 100, "clusters of BenchmarkEngage")
 

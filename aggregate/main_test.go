@@ -34,6 +34,7 @@ import (
 var planes controlplane.Pool
 
 func TestMain(m *testing.M) {
+	serveFakesIfAsked()
 	ctrl.SetLogger(logr.Discard())
 	controlplane.Main(m, &planes)
 }
