@@ -63,7 +63,7 @@ func (e *AccessError) Unwrap() error { return e.Err }
 //
 // The plugin's command comes from the configuration, which the operator writes, so that [Policy].ExecCommands does
 // not apply. The arguments and environment variables that the profile adds count only as far as the provider's policies for
-// them say, by default not at all; variables by which programs are subverted are refused ([RuleExecEnv]). Policy
+// them say, by default not at all; the variables must be in [Policy].ExecEnv as well ([RuleExecEnv]). Policy
 // looks at the used access provider alone: the others are meant for other consumers.
 //
 // Errors are a [*AccessError], or one or several [*PolicyError]s. Neither argument is changed, and both may be
@@ -176,7 +176,12 @@ func parseAccess(provider *access.Provider, offered *clientcmdv1.Cluster, policy
 		return r, failure
 	}
 	u.exec = exec
-	return build(policy, c, u, r, extensions.violations...)
+	var found []*PolicyError
+	if slices.ContainsFunc(exec.env, func(v EnvVar) bool { return !v.Configured && !policy.allowsVariable(v) }) {
+		field := c.field("cluster.extensions[" + additionalEnvsExtension + "]") // where it comes from
+		found = append(found, &PolicyError{Field: field, Rule: RuleExecEnv})
+	}
+	return build(policy, c, u, r, found...)
 }
 
 // readOffered reads the cluster that a profile offers under a name. Its error is a [*PolicyError].
@@ -208,7 +213,6 @@ func readOffered(name string, offered *clientcmdv1.Cluster, policy Policy) (*raw
 // profileExtensions are the extensions of a profile that count.
 type profileExtensions struct {
 	exec, args, envs []byte // JSON; nil if absent, null, or ignored by policy
-	violations       []*PolicyError
 }
 
 // readExtensions checks the extensions before package access reads them: it panics on an env of null, and its
@@ -265,9 +269,6 @@ func readExtensions(c *rawCluster, u *rawUser, p *access.Provider, offered *clie
 				if value == nil || variable == "" || strings.ContainsAny(variable, "=\x00") {
 					return x, c.failure(field, ProblemType)
 				}
-				if subversive(variable) && len(x.violations) == 0 {
-					x.violations = append(x.violations, &PolicyError{Field: c.field(field), Rule: RuleExecEnv})
-				}
 			}
 			x.envs = raw
 		}
@@ -305,7 +306,8 @@ func buildExec(u *rawUser, p *access.Provider, x profileExtensions) (*rawExec, *
 		provideClusterInfo: plugin.ProvideClusterInfo, configured: true,
 	}
 	for _, v := range plugin.Env {
-		exec.env = append(exec.env, EnvVar{Name: v.Name, Value: NewSecret(v.Value)})
+		// A profile that says the same as the configuration changes nothing.
+		exec.env = append(exec.env, EnvVar{Name: v.Name, Value: NewSecret(v.Value), Configured: slices.Contains(p.ExecConfig.Env, v)})
 	}
 	return exec, nil
 }

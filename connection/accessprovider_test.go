@@ -71,7 +71,7 @@ func TestAccessProviderKeepsEveryField(t *testing.T) {
 			extension(additionalEnvsExtension, `{"MODE": "profile", "ZONE": "z", "AREA": "a"}`),
 			extension("of.others", `[null]`),
 		},
-	})), Policy{AllowProxy: true})
+	})), Policy{AllowProxy: true, ExecEnv: []string{"AREA", "MODE", "ZONE"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestAccessProviderKeepsEveryField(t *testing.T) {
 		Auth: Auth{Exec: &Exec{
 			Command: "/bin/generous", Args: []Secret{{}, NewSecret("--cluster"), NewSecret("c1")}, APIVersion: execV1, ProvideClusterInfo: true,
 			Env: []EnvVar{
-				{"AREA", NewSecret("a")}, {"HOME", NewSecret("/tmp")}, {"MODE", NewSecret("profile")}, {"ZONE", NewSecret("z")},
+				{"AREA", NewSecret("a"), false}, {"HOME", NewSecret("/tmp"), true}, {"MODE", NewSecret("profile"), false}, {"ZONE", NewSecret("z"), false},
 			},
 			ClusterConfig: NewSecret(`{"clusterName":"cluster1"}`),
 		}},
@@ -98,11 +98,11 @@ func TestAccessProviderPolicies(t *testing.T) {
 		extension(additionalArgsExtension, `["--more"]`), extension(additionalEnvsExtension, `{"MODE": "profile", "MORE": "m"}`),
 	}}
 	for provider, want := range map[string]Exec{
-		"plain": {Command: "/bin/plain", APIVersion: execV1beta1, Env: []EnvVar{{"B", NewSecret("b")}, {"A", NewSecret("a")}}},
+		"plain": {Command: "/bin/plain", APIVersion: execV1beta1, Env: []EnvVar{{"B", NewSecret("b"), true}, {"A", NewSecret("a"), true}}},
 		"modest": {Command: "/bin/modest", APIVersion: execV1,
-			Env: []EnvVar{{"MODE", NewSecret("configured")}, {"MORE", NewSecret("m")}}},
+			Env: []EnvVar{{"MODE", NewSecret("configured"), true}, {"MORE", NewSecret("m"), false}}},
 	} {
-		got, err := ParseAccessProvider(accessConfig(), profile(offer(provider, additions)), Policy{})
+		got, err := ParseAccessProvider(accessConfig(), profile(offer(provider, additions)), Policy{ExecEnv: []string{"MORE"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,6 +205,13 @@ func TestInvalidAccess(t *testing.T) {
 			extensions + "[" + additionalEnvsExtension + "]: ExecEnv"},
 		{"env with PATH and HOME", accessConfig(), generous(extension(additionalEnvsExtension, `{"PATH": "`+marker+`", "HOME": "x"}`)),
 			extensions + "[" + additionalEnvsExtension + "]: ExecEnv"},
+		{"env with a variable that is not allowed", accessConfig(), generous(extension(additionalEnvsExtension, `{"AWS_CONFIG_FILE": "`+marker+`"}`)),
+			extensions + "[" + additionalEnvsExtension + "]: ExecEnv"},
+		{"env that replaces a configured variable", accessConfig(), generous(extension(additionalEnvsExtension, `{"MODE": "`+marker+`"}`)),
+			extensions + "[" + additionalEnvsExtension + "]: ExecEnv"},
+		{"a plugin with the request", misconfigured(access.Provider{ExecConfig: &clientcmdapi.ExecConfig{
+			Command: "/x", APIVersion: execV1, Env: []clientcmdapi.ExecEnvVar{{Name: "KUBERNETES_EXEC_INFO", Value: marker}}}}), generous(),
+			`providers["generous"].execConfig.env: ExecEnv`},
 		{"a provider without plugin", misconfigured(access.Provider{}), generous(), `providers["generous"].execConfig: is missing`},
 		{"a plugin without version", misconfigured(access.Provider{ExecConfig: &clientcmdapi.ExecConfig{Command: "/x"}}), generous(),
 			`providers["generous"].execConfig.apiVersion: is missing`},
@@ -248,6 +255,7 @@ func TestProfilesDoNotReachEachOther(t *testing.T) {
 	config, untouched := accessConfig(), accessConfig()
 	profiles := make([]*v1alpha1.ClusterProfile, 2)
 	want := make([]Result, 2)
+	policy := Policy{ExecEnv: []string{"CLUSTER", "ONLY_0", "ONLY_1", "MODE"}}
 	for i := range profiles {
 		profiles[i] = profile(offer("generous", clientcmdv1.Cluster{Extensions: []clientcmdv1.NamedExtension{
 			extension(additionalArgsExtension, fmt.Sprintf(`["--cluster=c%d"]`, i)),
@@ -255,7 +263,7 @@ func TestProfilesDoNotReachEachOther(t *testing.T) {
 			extension(execExtension, fmt.Sprintf(`{"clusterName":"c%d"}`, i)),
 		}}))
 		var err error
-		if want[i], err = ParseAccessProvider(accessConfig(), profiles[i].DeepCopy(), Policy{}); err != nil {
+		if want[i], err = ParseAccessProvider(accessConfig(), profiles[i].DeepCopy(), policy); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,7 +272,7 @@ func TestProfilesDoNotReachEachOther(t *testing.T) {
 		wg.Go(func() {
 			for n := range 250 {
 				i := n % 2
-				got, err := ParseAccessProvider(config, profiles[i], Policy{})
+				got, err := ParseAccessProvider(config, profiles[i], policy)
 				if err != nil || !got.Spec.Equal(want[i].Spec) || got.Spec.AuthFingerprint() != want[i].Spec.AuthFingerprint() {
 					t.Errorf("profile %d, built again: %v, %v", i, got.Spec, err)
 					return

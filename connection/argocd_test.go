@@ -30,7 +30,7 @@ func TestParseArgoCD(t *testing.T) {
 			Spec{bare, Auth{ClientCertificateData: []byte(admin().cert), ClientKeyData: NewSecret(admin().key)}}},
 		{"plugin", `{"execProviderConfig":{"command":"/bin/plugin","args":["-v"],"env":{"B":"b","A":"a"},"apiVersion":"` + execV1 + `","installHint":"x"}}`,
 			Spec{bare, Auth{Exec: &Exec{Command: "/bin/plugin", Args: []Secret{NewSecret("-v")},
-				Env: []EnvVar{{"A", NewSecret("a")}, {"B", NewSecret("b")}}, APIVersion: execV1}}}},
+				Env: []EnvVar{{Name: "A", Value: NewSecret("a")}, {Name: "B", Value: NewSecret("b")}}, APIVersion: execV1}}}},
 		{"proxy", `{"bearerToken":"abc","proxyUrl":"http://proxy:3128","disableCompression":true}`, Spec{through, Auth{Token: NewSecret("abc")}}},
 		{"nulls", `{"bearerToken":"abc","awsAuthConfig":null,"execProviderConfig":null,"tlsClientConfig":null}`, Spec{bare, Auth{Token: NewSecret("abc")}}},
 		{"indented with tabs", "{\n\t\"bearerToken\":\n\t\t\"abc\"\n}\n", Spec{bare, Auth{Token: NewSecret("abc")}}},

@@ -108,6 +108,7 @@ func (s Spec) AuthFingerprint() Fingerprint {
 		d.len(len(x.Env))
 		for _, v := range x.Env {
 			d.strings(v.Name, v.Value.Reveal())
+			d.bool(v.Configured)
 		}
 	}
 	i := a.Impersonate

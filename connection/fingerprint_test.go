@@ -94,7 +94,7 @@ func TestFingerprintsDoNotRunTogether(t *testing.T) {
 	a, b := NewSecret("a"), NewSecret("b")
 	for name, pair := range map[string][2]Fingerprint{
 		"argument or two":      {exec(Exec{Args: []Secret{NewSecret("ab")}}), exec(Exec{Args: []Secret{a, b}})},
-		"argument or variable": {exec(Exec{Args: []Secret{a, b}}), exec(Exec{Env: []EnvVar{{"a", b}}})},
+		"argument or variable": {exec(Exec{Args: []Secret{a, b}}), exec(Exec{Env: []EnvVar{{Name: "a", Value: b}}})},
 		"no plugin or empty":   {Spec{}.AuthFingerprint(), exec(Exec{})},
 		"user or password":     {Spec{Auth: Auth{Username: "a"}}.AuthFingerprint(), Spec{Auth: Auth{Password: a}}.AuthFingerprint()},
 		"groups or extra": {

@@ -166,6 +166,7 @@ func (e Exec) shown() (v shown) {
 func (v EnvVar) shown() (s shown) {
 	s.add("name", v.Name)
 	s.add("value", v.Value)
+	s.add("configured", v.Configured)
 	return s
 }
 

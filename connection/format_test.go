@@ -29,7 +29,7 @@ func secretive() Spec {
 			Token: NewSecret(marker), ClientCertificateData: []byte("certificate"), ClientKeyData: NewSecret(marker),
 			Username: "jane", Password: NewSecret(marker),
 			Exec: &Exec{
-				Command: "/bin/plugin", Args: []Secret{NewSecret("-v"), NewSecret(marker)}, Env: []EnvVar{{"TOKEN", NewSecret(marker)}},
+				Command: "/bin/plugin", Args: []Secret{NewSecret("-v"), NewSecret(marker)}, Env: []EnvVar{{Name: "TOKEN", Value: NewSecret(marker)}},
 				APIVersion: execV1, ProvideClusterInfo: true, ClusterConfig: NewSecret(`{"x":"` + marker + `"}`),
 			},
 			Impersonate: Impersonation{UserName: "bob smith", UID: "7", Groups: []string{"dev"}, Extra: map[string][]string{"scopes": {"a"}}},

@@ -51,7 +51,7 @@ as-user-extra: {scopes: [a, b]}`,
 			Username: "jane", Password: NewSecret("pw"),
 			Exec: &Exec{
 				Command: "/bin/plugin", Args: []Secret{NewSecret("-v"), NewSecret("1")},
-				Env: []EnvVar{{"B", NewSecret("b")}, {"A", Secret{}}}, APIVersion: execV1beta1, ProvideClusterInfo: true,
+				Env: []EnvVar{{Name: "B", Value: NewSecret("b")}, {Name: "A"}}, APIVersion: execV1beta1, ProvideClusterInfo: true,
 				ClusterConfig: NewSecret(`{"at":"2020-01-01","clusterName":"c1","list":["a","1"],"off":null,"on":true,"ratio":0.5,"size":3}`),
 			},
 			Impersonate: Impersonation{UserName: "jane", UID: "u-1", Groups: []string{"dev"}, Extra: map[string][]string{"scopes": {"a", "b"}}},

@@ -13,7 +13,7 @@ const marker = "mArK3r-s3cr3t"
 // everything is a policy that refuses next to nothing, so that all of the parsing behind it is reached.
 func everything() Policy {
 	return Policy{
-		ExecCommands: []string{"/bin/plugin"}, AllowInsecureTLS: true, AllowPlainHTTP: true, AllowFiles: true,
+		ExecCommands: []string{"/bin/plugin"}, ExecEnv: []string{"", "A", "B", "REGION", "TOKEN", "LD_PRELOAD"}, AllowInsecureTLS: true, AllowPlainHTTP: true, AllowFiles: true,
 		AllowProxy: true, AllowURLCredentials: true, AllowBasicAuth: true, AllowImpersonation: true,
 	}
 }
@@ -189,6 +189,10 @@ func malformedKubeconfigs() []malformed {
 		{"plugin with a variable without name", user(pluginStart + "  env: [{value: " + marker + "}]"), open,
 			`users["admin"].exec.env: has a character that is not allowed`},
 		{"plugin with LD_PRELOAD", user(pluginStart + "  env: [{name: LD_PRELOAD, value: " + marker + "}]"), open, `users["admin"].exec.env: ExecEnv`},
+		{"plugin with a variable that is not allowed", user(pluginStart + "  env: [{name: AWS_CONFIG_FILE, value: " + marker + "}]"), open,
+			`users["admin"].exec.env: ExecEnv`},
+		{"plugin with an allowed variable in other letters", user(pluginStart + "  env: [{name: region, value: " + marker + "}]"), open,
+			`users["admin"].exec.env: ExecEnv`},
 		{"impersonating nobody", user("token: " + marker + "\nas: ''"), open, `users["admin"].as: is present but empty`},
 		{"impersonating null", user("token: " + marker + "\nas:"), open, `users["admin"].as: is present but empty`},
 		{"impersonating no groups", user("token: " + marker + "\nas: jane\nas-groups: []"), open, `users["admin"].as: is present but empty`},

@@ -25,9 +25,14 @@ type Policy struct {
 	// resolved). A bare name, such as "aws", allows exactly that name, which is then looked up in PATH when it
 	// is run; list one only where PATH can be trusted.
 	//
-	// Variables by which any program can be subverted may not be set for an allowed command either. Neither
-	// applies to what the operator configured for access providers.
+	// The arguments of an allowed command are those of whoever writes the data, whatever they make the command do:
+	// do not list a command, such as a shell or an interpreter, that runs or fetches what its arguments say. Access
+	// providers are not concerned, since the operator configures their commands.
 	ExecCommands []string
+	// ExecEnv are the names of the environment variables that data may set for a plugin; none by default. That holds
+	// for what ClusterProfiles add to access providers, too, and not for what the operator configured there.
+	// Names are compared as they are written. Those of [ReservedVariable] are refused even if they are listed.
+	ExecEnv []string
 	// AllowInsecureTLS accepts connections that do not verify the server.
 	AllowInsecureTLS bool
 	// AllowPlainHTTP accepts servers with the scheme http.
@@ -81,7 +86,7 @@ type Rule string
 // The rules of a policy.
 const (
 	RuleExec           Rule = "Exec"           // a credential plugin that is not in ExecCommands
-	RuleExecEnv        Rule = "ExecEnv"        // a variable by which any program can be subverted, such as LD_PRELOAD or PATH
+	RuleExecEnv        Rule = "ExecEnv"        // a variable for a credential plugin that is not in ExecEnv, or is reserved
 	RuleAuthProvider   Rule = "AuthProvider"   // client-go's removed auth-provider mechanism, or Argo CD's awsAuthConfig
 	RuleInsecureTLS    Rule = "InsecureTLS"    // the server is not verified
 	RulePlainHTTP      Rule = "PlainHTTP"      // the connection is not encrypted
@@ -100,7 +105,7 @@ func (r Rule) explain() string {
 	case RuleExec:
 		return "the command is not one of those allowed"
 	case RuleExecEnv:
-		return "a variable that can subvert any program is not allowed"
+		return "a variable is reserved or not one of those allowed"
 	case RuleAuthProvider:
 		return "auth providers are never allowed"
 	case RuleInsecureTLS:
@@ -213,11 +218,11 @@ func (p Policy) checkUser(u *rawUser, found []*PolicyError) []*PolicyError {
 	if u.authProvider != "" {
 		refuse(u.authProvider, RuleAuthProvider)
 	}
-	if u.exec != nil && !u.exec.configured {
-		if !p.allowsExec(u.exec.command) {
+	if u.exec != nil {
+		if !u.exec.configured && !p.allowsExec(u.exec.command) {
 			refuse(u.names.exec, RuleExec)
 		}
-		if slices.ContainsFunc(u.exec.env, func(v EnvVar) bool { return subversive(v.Name) }) {
+		if slices.ContainsFunc(u.exec.env, func(v EnvVar) bool { return v.Configured == u.exec.configured && !p.allowsVariable(v) }) {
 			refuse(u.names.exec+".env", RuleExecEnv)
 		}
 	}
@@ -250,16 +255,12 @@ func (p Policy) allowsExec(command string) bool {
 	})
 }
 
-// subversive reports whether an environment variable makes a program run other code than its own, or lets it
-// look for its credentials elsewhere. An allowed command would be no limit if these could be set.
-func subversive(variable string) bool {
-	name := strings.ToUpper(variable)
-	switch name {
-	case "PATH", "HOME", "KUBERNETES_EXEC_INFO", "IFS", "ENV", "BASH_ENV", "GCONV_PATH", "GLIBC_TUNABLES",
-		"JAVA_TOOL_OPTIONS", "NODE_OPTIONS", "PERL5LIB", "PERL5OPT", "RUBYLIB", "RUBYOPT":
-		return true
+// allowsVariable reports whether a plugin may get the variable.
+func (p Policy) allowsVariable(v EnvVar) bool {
+	if v.Configured {
+		return !strings.EqualFold(v.Name, execInfoVariable)
 	}
-	return strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") || strings.HasPrefix(name, "PYTHON")
+	return !ReservedVariable(v.Name) && slices.Contains(p.ExecEnv, v.Name)
 }
 
 // deniesHost reports whether the options about addresses deny a URL's host.

@@ -76,6 +76,9 @@ type Exec struct {
 type EnvVar struct {
 	Name  string
 	Value Secret
+	// Configured says that the operator configured the variable, who may set anything but KUBERNETES_EXEC_INFO. Others
+	// come from whoever writes the inventory, and may not set what is reserved: see [ReservedVariable].
+	Configured bool
 }
 
 // Impersonation is whom to act as. The zero value impersonates nobody.
@@ -129,5 +132,7 @@ func (e *Exec) Equal(o *Exec) bool {
 		e.ProvideClusterInfo == o.ProvideClusterInfo && e.ClusterConfig.Equal(o.ClusterConfig)
 }
 
-// Equal reports whether both set the same variable to the same value.
-func (v EnvVar) Equal(o EnvVar) bool { return v.Name == o.Name && v.Value.Equal(o.Value) }
+// Equal reports whether both set the same variable to the same value, by the same right.
+func (v EnvVar) Equal(o EnvVar) bool {
+	return v.Name == o.Name && v.Value.Equal(o.Value) && v.Configured == o.Configured
+}

@@ -2,6 +2,7 @@ package execplugin
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 
@@ -23,28 +24,6 @@ func DefaultEnvironment() []string {
 	}
 }
 
-// reserved are the variables that a plugin's own environment may not set, because they decide which code is run
-// (by the dynamic linker, a shell or an interpreter), whom the plugin trusts, or which hub it talks to. Parts of that
-// environment can come from whoever writes the inventory.
-var reserved = map[string]bool{
-	"PATH": true, "PATHEXT": true, "HOME": true, "USERPROFILE": true, "SYSTEMROOT": true, "COMSPEC": true,
-	"BASH_ENV": true, "ENV": true, "SHELLOPTS": true, "BASHOPTS": true, "IFS": true, "PS4": true, "SHELL": true,
-	"PYTHONPATH": true, "PYTHONHOME": true, "PYTHONSTARTUP": true, "PYTHONINSPECT": true,
-	"PERL5LIB": true, "PERL5OPT": true, "PERLLIB": true, "RUBYLIB": true, "RUBYOPT": true,
-	"NODE_OPTIONS": true, "NODE_PATH": true, "JAVA_TOOL_OPTIONS": true, "_JAVA_OPTIONS": true, "CLASSPATH": true,
-	"GCONV_PATH": true, "LOCPATH": true, "GLIBC_TUNABLES": true, "GODEBUG": true, "GOTRACEBACK": true,
-	"SSL_CERT_FILE": true, "SSL_CERT_DIR": true,
-	"KUBERNETES_SERVICE_HOST": true, "KUBERNETES_SERVICE_PORT": true,
-	infoVariable: true,
-}
-
-// Reserved reports whether a plugin's own environment may not set the variable. Names are compared without regard to case,
-// as Windows does.
-func Reserved(name string) bool {
-	name = strings.ToUpper(name)
-	return reserved[name] || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") || strings.HasPrefix(name, "BASH_FUNC_")
-}
-
 // environment returns the environment of a plugin, or what is wrong with its configuration.
 func environment(allowed []string, exec connection.Exec, endpoint connection.Endpoint) (env []string, problem string) {
 	for _, name := range allowed {
@@ -57,8 +36,9 @@ func environment(allowed []string, exec connection.Exec, endpoint connection.End
 		if v.Name == "" || strings.ContainsAny(v.Name, "=\x00") || strings.Contains(value, "\x00") {
 			return nil, "an environment variable has no valid name or value"
 		}
-		if Reserved(v.Name) {
-			return nil, "its environment may not set " + v.Name
+		if !v.Configured && connection.ReservedVariable(v.Name) || strings.EqualFold(v.Name, infoVariable) {
+			const longest = 64 // the name can be anybody's
+			return nil, fmt.Sprintf("its environment may not set %.*q", longest, v.Name)
 		}
 		env = append(env, v.Name+"="+value)
 	}

@@ -193,19 +193,6 @@ func TestFormattingShowsNoCredential(t *testing.T) {
 	}
 }
 
-func TestReserved(t *testing.T) {
-	for _, name := range []string{"PATH", "path", "HOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "BASH_FUNC_ls%%", "PYTHONPATH", "NODE_OPTIONS", "KUBERNETES_EXEC_INFO"} {
-		if !Reserved(name) {
-			t.Errorf("%s may be set", name)
-		}
-	}
-	for _, name := range []string{"AWS_PROFILE", "REGION", "HTTPS_PROXY", "PATHS", "OLD_"} {
-		if Reserved(name) {
-			t.Errorf("%s may not be set", name)
-		}
-	}
-}
-
 // TestRunEndsWithItsContext shows that a plugin which would sleep for 12s ends with the caller's context.
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
