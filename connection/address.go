@@ -11,11 +11,11 @@ import (
 
 // address is a URL of a server or proxy, taken apart.
 type address struct {
-	scheme string // lower case
-	host   string // lower case, without brackets
-	port   string // as written; empty if there is none
-	path   string // escaped; empty or "/…", without a trailing slash
-	ip     netip.Addr
+	scheme string     // lower case
+	host   string     // lower case, without brackets
+	port   string     // as written; empty if there is none
+	path   string     // escaped; empty or "/…", without a trailing slash
+	ip     netip.Addr // reduced to IPv4 where it stands for that
 
 	hasUser            bool
 	username, password string
@@ -141,20 +141,52 @@ func (a *address) loopback() bool {
 	if a.ip.IsValid() {
 		return a.ip.IsLoopback() || a.ip.IsUnspecified() || a.ip.Is4() && a.ip.As4()[0] == 0
 	}
-	switch name := a.name(); name {
-	case "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback":
+	switch name := withoutLocalDomain(a.name()); name {
+	case "localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback": // of the hosts files of distributions
 		return true
 	default:
 		return strings.HasSuffix(name, ".localhost") // RFC 6761
 	}
 }
 
-// linkLocal reports whether the address is valid on one link only. Clouds serve credentials there.
+// withoutLocalDomain cuts what distributions put behind names of this machine.
+func withoutLocalDomain(name string) string {
+	for _, domain := range []string{".localdomain", ".localdomain4", ".localdomain6"} {
+		if short, ok := strings.CutSuffix(name, domain); ok {
+			return short
+		}
+	}
+	return name
+}
+
+// linkLocal reports whether the address is valid on one link only, where clouds serve credentials, or is another one
+// where they do.
 func (a *address) linkLocal() bool {
 	if a.ip.IsValid() {
+		switch a.ip.String() {
+		case "fd00:ec2::254", "fd20:ce::254", "100.100.100.200": // AWS, Google and Alibaba
+			return true
+		}
 		return a.ip.IsLinkLocalUnicast() || a.ip.IsMulticast()
 	}
-	return a.name() == "metadata.google.internal"
+	switch a.name() {
+	case "metadata", "metadata.goog", "metadata.google.internal":
+		return true
+	}
+	return false
+}
+
+// within reports whether the address, as it is written or reduced, is in a network, which may be one of mapped addresses.
+func (a *address) within(network netip.Prefix) bool {
+	if !a.ip.IsValid() {
+		return false
+	}
+	const mapped = 96 // bits in front of a mapped IPv4 address (RFC 4291)
+	if bits := network.Bits(); network.Addr().Is4In6() && bits >= mapped {
+		network = netip.PrefixFrom(network.Addr().Unmap(), bits-mapped)
+	}
+	written, err := netip.ParseAddr(a.host)
+	return network.Contains(a.ip) || err == nil && network.Contains(written)
 }
 
 // private reports whether the address is of a private network.

@@ -51,14 +51,16 @@ type Policy struct {
 	// DenyLoopback refuses servers and proxies at this machine: loopback and unspecified addresses, and names
 	// of localhost.
 	DenyLoopback bool
-	// DenyLinkLocal refuses link-local and multicast addresses, where clouds serve their metadata.
+	// DenyLinkLocal refuses link-local and multicast addresses, and other addresses and names at which clouds serve
+	// their metadata.
 	DenyLinkLocal bool
 	// DenyPrivate refuses private addresses: RFC 1918, RFC 4193 and RFC 6598.
 	DenyPrivate bool
 	// DenyHosts refuses servers and proxies at these hosts, each "host" or "host:port": names or addresses, for
 	// instance those of the hub itself.
 	DenyHosts []string
-	// DenyNetworks refuses servers and proxies with an address in one of these networks.
+	// DenyNetworks refuses servers and proxies with an address in one of these networks. An IPv6 address that stands for
+	// an IPv4 address (mapped or NAT64) is in the networks of both.
 	DenyNetworks []netip.Prefix
 
 	// MaxSize is how many bytes connection data may have; 0 means [DefaultMaxSize].
@@ -271,10 +273,5 @@ func (p Policy) deniesHost(u *address) bool {
 	if p.DenyLoopback && u.loopback() || p.DenyLinkLocal && u.linkLocal() || p.DenyPrivate && u.private() {
 		return true
 	}
-	for _, network := range p.DenyNetworks {
-		if u.ip.IsValid() && network.Contains(u.ip) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(p.DenyHosts, u.is)
+	return slices.ContainsFunc(p.DenyNetworks, u.within) || slices.ContainsFunc(p.DenyHosts, u.is)
 }

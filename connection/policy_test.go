@@ -12,6 +12,7 @@ func TestPolicyDeniesAddresses(t *testing.T) {
 	loopback, linkLocal, private := Policy{DenyLoopback: true}, Policy{DenyLinkLocal: true}, Policy{DenyPrivate: true}
 	hosts := Policy{DenyHosts: []string{"hub.example.com", "Other.Example.com.:6443", "192.0.2.7", "[2001:db8::7]:443", "2001:db8::8"}}
 	networks := Policy{DenyNetworks: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")}}
+	translated := Policy{DenyNetworks: []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("::ffff:10.0.0.0/104")}}
 	for _, test := range []struct {
 		server string
 		policy Policy
@@ -60,6 +61,23 @@ func TestPolicyDeniesAddresses(t *testing.T) {
 		{"https://192.0.2.9", networks, true},
 		{"https://[2001:db8::9]", networks, true},
 		{"https://192.0.3.9", networks, false},
+		{"https://[::ffff:192.0.2.9]", networks, true},
+		{"https://[64:ff9b::192.0.2.9]", networks, true},
+		{"https://[64:ff9b::192.0.3.9]", networks, false},
+		{"https://[64:ff9b::192.0.3.9]", translated, true},
+		{"https://192.0.3.9", translated, false},
+		{"https://10.1.2.3", translated, true},
+		{"https://[::ffff:10.1.2.3]", translated, true},
+		{"https://11.1.2.3", translated, false},
+		{"https://localhost4", loopback, true},
+		{"https://localhost6.localdomain6", loopback, true},
+		{"https://localhost.localdomain", loopback, true},
+		{"https://[fd00:ec2::254]", linkLocal, true},
+		{"https://[fd20:ce::254]", linkLocal, true},
+		{"https://100.100.100.200", linkLocal, true},
+		{"https://metadata", linkLocal, true},
+		{"https://Metadata.goog.", linkLocal, true},
+		{"https://metadata.example.com", linkLocal, false},
 	} {
 		t.Run(test.server, func(t *testing.T) {
 			_, err := FromTokenCA(test.server, []byte("abc"), nil, test.policy)
