@@ -183,3 +183,29 @@ func (c *frozenConn) Close() error {
 	}
 	return c.Conn.Close()
 }
+
+// TestDeadlineBeforeTheRequestBegan: the deadline passes, and the caller leaves, before the exchange is registered. That fails the request and
+// leaves no lock held, so that a swap goes through.
+func TestDeadlineBeforeTheRequestBegan(t *testing.T) {
+	s := newServer(t, http.HandlerFunc(echo))
+	o := Options{Deadlines: Deadlines{Read: time.Nanosecond}}
+	tr := newTransport(t, s.spec("a"), o)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	r := get(t, "/api/v1/namespaces/x").WithContext(gone)
+	done := make(chan error, 1)
+	go func() {
+		for range 20_000 {
+			if resp, err := tr.RoundTrip(r); err == nil {
+				_ = resp.Body.Close()
+				done <- errors.New("a request whose caller had left was answered")
+				return
+			}
+		}
+		tr.Swap(mustGeneration(t, s.spec("b"), o))
+		done <- nil
+	}()
+	if err := within(t, 30*time.Second, "the requests to fail and the swap to go through", done); err != nil {
+		t.Error(err)
+	}
+}

@@ -78,10 +78,11 @@ func (g *Generation) send(r *http.Request, k kind) (*http.Response, *execplugin.
 		return nil, nil, err
 	}
 	w, auth, err := g.begin(x, cred)
+	if errors.Is(err, errEnded) {
+		closeBody(r)
+		err = x.failed(context.Canceled)
+	}
 	if err != nil {
-		if !errors.Is(err, errNotBegun) {
-			closeBody(r)
-		}
 		x.finish()
 		return nil, cred, err
 	}
@@ -109,8 +110,13 @@ func (g *Generation) send(r *http.Request, k kind) (*http.Response, *execplugin.
 	return resp, cred, nil
 }
 
-// errNotBegun is returned when a generation takes no more requests.
-var errNotBegun = errors.New("transport: generation has ended")
+var (
+	// errNotBegun is returned when a generation takes no more requests.
+	errNotBegun = errors.New("transport: generation has ended")
+	// errEnded is returned by begin for an exchange that was ended before it began; failed says why, which begin cannot
+	// call, since it holds the generation's mu.
+	errEnded = errors.New("transport: ended before it began")
+)
 
 // credential returns the plugin's credential, or nil if there is no plugin.
 func (g *Generation) credential(ctx context.Context) (*execplugin.Credential, error) {
@@ -128,7 +134,7 @@ func (g *Generation) begin(x *exchange, cred *execplugin.Credential) (*wire, []s
 		return nil, nil, errNotBegun
 	}
 	if x.ended.Load() != endNot { // while it waited for the credential
-		return nil, nil, x.failed(context.Canceled)
+		return nil, nil, errEnded
 	}
 	certificate := g.static
 	if cred != nil {
