@@ -101,7 +101,8 @@ type Info struct {
 	// KubernetesVersion is the version that the inventory states, e.g. "v1.36.3". The version that the
 	// cluster itself reports is part of its status.
 	KubernetesVersion string
-	// Labels and Annotations are those of the inventory object.
+	// Labels and Annotations are those of the inventory object. A Secret's annotations are left out: some tools keep
+	// copies of its data in them.
 	Labels      map[string]string
 	Annotations map[string]string
 	// Properties are the inventory's further facts, such as a ClusterProfile's properties (KEP-2149).

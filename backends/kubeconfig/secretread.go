@@ -18,7 +18,7 @@ var (
 
 // infoOf is what reconcilers may want to know.
 func infoOf(secret hub.Secret, displayName string) backends.Info {
-	return backends.Info{Labels: secret.Labels, Annotations: secret.Annotations, DisplayName: displayName}
+	return backends.Info{Labels: secret.Labels, DisplayName: displayName}
 }
 
 // read returns what is wanted of a Secret's members: what was wanted, if the Secret has not changed.

@@ -15,10 +15,9 @@ func Secrets() Kind { return Kind{Resource: "secrets", Versions: []string{"v1"},
 
 // Secret is the view of a Secret. Formatting one shows no data.
 type Secret struct {
-	Reference   backends.ObjectReference
-	Created     time.Time
-	Labels      map[string]string
-	Annotations map[string]string
+	Reference backends.ObjectReference
+	Created   time.Time
+	Labels    map[string]string
 	// Data holds the values of the wanted keys, as far as the Secret has them.
 	Data map[string]connection.Secret
 }
@@ -29,11 +28,10 @@ func (s Secret) Key() string { return s.Reference.Namespace + "/" + s.Reference.
 // ViewSecret returns a view that holds the data of some keys only: credentials that nobody needs are not kept.
 func ViewSecret(u *unstructured.Unstructured, keys ...string) Secret {
 	s := Secret{
-		Reference:   Reference(u),
-		Created:     u.GetCreationTimestamp().Time,
-		Labels:      u.GetLabels(),
-		Annotations: u.GetAnnotations(),
-		Data:        map[string]connection.Secret{},
+		Reference: Reference(u),
+		Created:   u.GetCreationTimestamp().Time,
+		Labels:    u.GetLabels(),
+		Data:      map[string]connection.Secret{},
 	}
 	data, _, _ := unstructured.NestedFieldNoCopy(u.Object, "data")
 	encoded, _ := data.(map[string]any)
