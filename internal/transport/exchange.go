@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -164,20 +163,7 @@ func (x *exchange) rewrite(ctx context.Context, r *http.Request, auth []string) 
 	x.url.Scheme, x.url.Host, x.url.User = g.endpoint.scheme, g.endpoint.host, nil
 	g.endpoint.addPrefix(&x.url)
 	x.out.URL, x.out.Host = &x.url, ""
-	// The values are shared with r and with g: net/http does not write to them.
-	h := make(http.Header, len(r.Header)+1+len(g.headers))
-	maps.Copy(h, r.Header)
-	if auth != nil && len(h["Authorization"]) == 0 {
-		h["Authorization"] = auth
-	}
-	impersonates := len(h["Impersonate-User"]) != 0
-	for _, add := range g.headers {
-		if add.impersonates && impersonates || !add.impersonates && len(h[add.key]) != 0 {
-			continue
-		}
-		h[add.key] = add.values
-	}
-	x.out.Header = h
+	x.out.Header = g.header(r.Header, auth)
 }
 
 // startTimer arms the deadline d. Where the caller's own is earlier, that ends the exchange without us; but the registry

@@ -23,8 +23,11 @@ type Generation struct {
 	endpoint endpoint
 	headers  []header         // impersonation and user agent: added to requests that have none
 	static   *tls.Certificate // of the Spec
-	source   *execplugin.Source
-	secrets  []string // what no error may hold
+
+	impersonates bool // some of headers do so
+
+	source  *execplugin.Source
+	secrets []string // what no error may hold
 
 	told atomic.Int64 // when OnUnauthorized was called last, in Unix nanoseconds
 
@@ -66,6 +69,7 @@ func NewGeneration(spec connection.Spec, opts Options) (*Generation, error) {
 	if g.headers, err = parseImpersonation(spec.Auth.Impersonate); err != nil {
 		return nil, err
 	}
+	g.impersonates = len(g.headers) > 0
 	if opts.UserAgent != "" {
 		g.headers = append(g.headers, header{key: "User-Agent", values: []string{opts.UserAgent}})
 	}
@@ -115,7 +119,7 @@ func (g *Generation) Close() {
 
 // refreshed returns the request to send again after a 401 to cred, if the plugin has another credential. It waits for the plugin.
 func (g *Generation) refreshed(r *http.Request, cred *execplugin.Credential) (*http.Request, bool) {
-	if g.source == nil || cred == nil || len(r.Header["Authorization"]) != 0 {
+	if g.source == nil || cred == nil || authorizes(r.Header) {
 		return nil, false
 	}
 	fresh, err := g.source.Refresh(r.Context(), cred)

@@ -124,6 +124,12 @@ func TestRequestsAsTheyArrive(t *testing.T) {
 			header: http.Header{"Authorization": {"Bearer own"}, "User-Agent": {"mine"}, "Impersonate-User": {"own"}},
 			want:   "GET " + host + " /api\nAuthorization: Bearer own\nImpersonate-User: own\nUser-Agent: mine\n",
 		},
+		"empty headers of the request": {
+			spec:   func(s *connection.Spec) { s.Auth.Token, s.Auth.Impersonate.UserName = secret("tok"), "jane" },
+			path:   "/api",
+			header: http.Header{"Authorization": {""}, "Impersonate-User": {""}, "Impersonate-Group": {"system:masters"}},
+			want:   "GET " + host + " /api\nAuthorization: Bearer tok\nImpersonate-User: jane\nUser-Agent: ua\n",
+		},
 		"impersonation": {
 			spec: func(s *connection.Spec) {
 				s.Auth.Token = secret("tok")

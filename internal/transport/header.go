@@ -3,8 +3,10 @@ package transport
 import (
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/tributary-fleet/tributary/connection"
@@ -36,6 +38,37 @@ func escapeHeaderKey(key string) string {
 	}
 	return b.String()
 }
+
+const impersonatePrefix = "Impersonate-"
+
+// header returns the header to send for a request with the header in. An empty value of the caller's counts as none: the API server would take
+// it for none too, and authorize the credential itself where the connection says on whose behalf it acts. A caller that names no user
+// impersonates nobody, so the rest of what it says about that is not mixed into the connection's.
+func (g *Generation) header(in http.Header, auth []string) http.Header {
+	own := in.Get("Impersonate-User") != ""
+	// The values are shared with the request and with g: net/http does not write to them.
+	h := make(http.Header, len(in)+1+len(g.headers))
+	for k, v := range in {
+		if len(k) > len(impersonatePrefix) && strings.EqualFold(k[:len(impersonatePrefix)], impersonatePrefix) &&
+			(g.impersonates && !own || !slices.ContainsFunc(v, func(s string) bool { return s != "" })) {
+			continue
+		}
+		h[k] = v
+	}
+	if auth != nil && !authorizes(in) {
+		h["Authorization"] = auth
+	}
+	for _, add := range g.headers {
+		if add.impersonates && own || !add.impersonates && len(h[add.key]) != 0 {
+			continue
+		}
+		h[add.key] = add.values
+	}
+	return h
+}
+
+// authorizes reports whether a request brings a credential of its own.
+func authorizes(h http.Header) bool { return h.Get("Authorization") != "" }
 
 // secretsOf returns every string of the connection that no error may hold, in the forms in which it is sent.
 func secretsOf(s connection.Spec) (out []string) {

@@ -62,7 +62,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			continue
 		case err != nil:
 			return nil, err
-		case resp.StatusCode != http.StatusUnauthorized || len(r.Header["Authorization"]) != 0:
+		case resp.StatusCode != http.StatusUnauthorized || authorizes(r.Header):
 			return resp, nil
 		}
 		if again, ok := t.again(r, g, cred, asked); ok {
