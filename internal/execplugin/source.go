@@ -110,7 +110,7 @@ func (s *shared) now(now time.Time) (*flight, *Credential, error) {
 		}
 		s.launch(nil)
 	}
-	return s.flight, nil, nil
+	return s.launched()
 }
 
 func (s *shared) refused401(now time.Time, stale *Credential) (*flight, *Credential, error) {
@@ -127,6 +127,14 @@ func (s *shared) refused401(now time.Time, stale *Credential) (*flight, *Credent
 		return nil, stale, nil
 	}
 	s.launch(stale)
+	return s.launched()
+}
+
+// launched returns the run that is under way; there is none if the runner was closed meanwhile. The caller holds s.mu.
+func (s *shared) launched() (*flight, *Credential, error) {
+	if s.flight == nil {
+		return nil, nil, ErrClosed
+	}
 	return s.flight, nil, nil
 }
 

@@ -370,3 +370,19 @@ func TestCloseEndsRuns(t *testing.T) {
 		}
 	})
 }
+
+// TestRunnerClosedBeforeTheRunBegins: between a source's look at its context and the start of a run the runner may be closed.
+func TestRunnerClosedBeforeTheRunBegins(t *testing.T) {
+	r := (&script{}).runner(Options{})
+	src := r.Source(plugins(1)[0], connection.Endpoint{})
+	r.mu.Lock()
+	r.closed = true // as Close does before it ends the sources
+	r.mu.Unlock()
+	if c, err := src.Credential(t.Context()); c != nil || !errors.Is(err, ErrClosed) {
+		t.Errorf("Credential: got %v, %v", c, err)
+	}
+	if c, err := src.Refresh(t.Context(), token(1, 0)); c != nil || !errors.Is(err, ErrClosed) {
+		t.Errorf("Refresh: got %v, %v", c, err)
+	}
+	src.Close()
+}
