@@ -31,6 +31,22 @@ func watch(t *testing.T, dir string) func() bool {
 	}
 }
 
+// TestOnlyRegularFilesAreOpened asks the kernel: to open a device may already do something.
+func TestOnlyRegularFilesAreOpened(t *testing.T) {
+	dir := t.TempDir()
+	fifo, file := filepath.Join(dir, "fifo"), filepath.Join(dir, "file")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	opened := watch(t, dir)
+	if _, err := ReadFile(t.Context(), fifo); !errors.Is(err, ErrNotRegular) || opened() {
+		t.Errorf("a FIFO was opened, or read with %v", err)
+	}
+	if _, err := ReadFile(t.Context(), file); err != nil || !opened() {
+		t.Errorf("a file was not seen to be opened: %v", err)
+	}
+}
+
 // TestCanaries parses what names a real script and real files. A script that is run, or a file that is opened, before
 // policy allows it would be seen by the kernel; that one is seen which policy allows proves the proof.
 func TestCanaries(t *testing.T) {

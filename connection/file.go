@@ -21,12 +21,18 @@ var (
 )
 
 // ReadFile reads a regular file of at most [DefaultMaxSize] bytes. Symbolic links are followed, since volumes of
-// Kubernetes consist of them; what they lead to has to be a regular file. It never waits for the writer of a
-// FIFO. ctx is looked at between reads; a read that hangs within the kernel, on a dead network file
+// Kubernetes consist of them; what they lead to has to be a regular file. Anything else is not opened, for
+// opening some devices does something (a tape is wound back, a watchdog starts); only somebody who exchanges the file
+// within that moment gets one opened, and then not read. It never waits for the writer of a FIFO. ctx is looked at between reads; a read that hangs within the kernel, on a dead network file
 // system, cannot be given up. Errors are ErrNotRegular, ErrTooLarge, ctx's, or those of package os.
 func ReadFile(ctx context.Context, path string) (_ []byte, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, ErrNotRegular
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
