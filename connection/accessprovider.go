@@ -37,7 +37,8 @@ const (
 // AccessError says why a ClusterProfile gives no access.
 type AccessError struct {
 	Problem AccessProblem
-	// Have are the names of the access providers that the profile lists, and Want those that are configured.
+	// Have are the names of the access providers that the profile lists, and Want those that are configured. Both are
+	// cut where they are many or long, as a profile's can be, and say so.
 	Have, Want []string
 	// Err is a [*ParseError] for AccessInvalid, else nil.
 	Err error
@@ -108,6 +109,7 @@ func match(config *access.Config, profile *v1alpha1.ClusterProfile) (*access.Pro
 		e.Have = append(e.Have, name)
 	}
 	slices.Sort(e.Have)
+	e.Have, e.Want = clippedList(e.Have), clippedList(e.Want)
 	return nil, nil, e
 }
 

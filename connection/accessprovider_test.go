@@ -160,6 +160,17 @@ func TestNoAccess(t *testing.T) {
 	}
 }
 
+func TestWhatIsOfferedIsToldBounded(t *testing.T) {
+	var offers []v1alpha1.AccessProvider
+	for i := range 1000 {
+		offers = append(offers, offer(fmt.Sprint(i)+strings.Repeat("x", 1000), clientcmdv1.Cluster{}))
+	}
+	_, err := ParseAccessProvider(accessConfig(), profile(offers...), Policy{})
+	if text := err.Error(); len(text) > 10_000 || !strings.Contains(text, "and 968 more") {
+		t.Errorf("%d bytes: %.200s", len(text), text)
+	}
+}
+
 func TestInvalidAccess(t *testing.T) {
 	generous := func(x ...clientcmdv1.NamedExtension) *v1alpha1.ClusterProfile {
 		return profile(offer("generous", clientcmdv1.Cluster{Extensions: x}))

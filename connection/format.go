@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -29,6 +31,7 @@ func (s *shown) add(name string, value any) {
 		if v == "" {
 			return
 		}
+		value = clipped(v)
 	case bool:
 		if !v {
 			return
@@ -37,6 +40,7 @@ func (s *shown) add(name string, value any) {
 		if len(v) == 0 {
 			return
 		}
+		value = clippedList(v)
 	case shown:
 		if len(v) == 0 {
 			return
@@ -48,6 +52,32 @@ func (s *shown) add(name string, value any) {
 		value = redacted
 	}
 	*s = append(*s, shownField{name, value})
+}
+
+// Names are data, which may have any length and number.
+const (
+	longestShown = 256 // bytes of a name
+	mostShown    = 32  // names of a list
+)
+
+// clipped returns as much of a name as is shown.
+func clipped(name string) string {
+	if len(name) <= longestShown {
+		return name
+	}
+	return strings.ToValidUTF8(name[:longestShown], "") + "…"
+}
+
+// clippedList returns as many names, and as much of each, as is shown.
+func clippedList(names []string) []string {
+	var shown []string
+	for _, name := range names[:min(len(names), mostShown)] {
+		shown = append(shown, clipped(name))
+	}
+	if more := len(names) - len(shown); more > 0 {
+		shown = append(shown, fmt.Sprintf("and %d more", more))
+	}
+	return shown
 }
 
 // String returns the fields in one line.
@@ -175,7 +205,11 @@ func (i Impersonation) shown() (v shown) {
 	v.add("uid", i.UID)
 	v.add("groups", i.Groups)
 	if len(i.Extra) > 0 {
-		v.add("extra", i.Extra)
+		extra := make(map[string][]string)
+		for _, key := range slices.Sorted(maps.Keys(i.Extra))[:min(len(i.Extra), mostShown)] {
+			extra[clipped(key)] = clippedList(i.Extra[key])
+		}
+		v.add("extra", extra)
 	}
 	return v
 }

@@ -247,3 +247,25 @@ func lookForMarker(t *testing.T, name string, result any, err error) {
 		t.Errorf("%s: a log line shows a credential: %s", name, out.String())
 	}
 }
+
+// TestNamesAreShownBounded shows that whoever writes the data cannot flood a log with names.
+func TestNamesAreShownBounded(t *testing.T) {
+	long := strings.Repeat("ü", 2_000)
+	s := Spec{
+		Endpoint: Endpoint{Server: "https://a/" + long, TLSServerName: long, Proxy: Proxy{URL: long, Username: long}},
+		Auth:     Auth{Username: long, Exec: &Exec{Command: long}, Impersonate: Impersonation{UserName: long, UID: long, Extra: make(map[string][]string)}},
+	}
+	for i := range 100 {
+		s.Auth.Exec.Env = append(s.Auth.Exec.Env, EnvVar{Name: fmt.Sprint(i) + long})
+		s.Auth.Impersonate.Groups = append(s.Auth.Impersonate.Groups, fmt.Sprint(i)+long)
+		s.Auth.Impersonate.Extra[fmt.Sprint(i)+long] = []string{long}
+	}
+	text, err := json.Marshal(s)
+	if err != nil || len(text) > 50_000 || len(s.String()) > 50_000 || !strings.Contains(s.String(), "and 68 more") {
+		t.Errorf("%d bytes in JSON, %d as text: %v", len(text), len(s.String()), err)
+	}
+	variable := s.Auth.Exec.Env[0].String()
+	if len(variable) > 1000 {
+		t.Errorf("a variable is shown in %d bytes", len(variable))
+	}
+}
