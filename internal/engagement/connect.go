@@ -112,7 +112,7 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 		userErr    error
 	)
 	if running == nil {
-		wg.Go(func() { surface, surfaceErr = e.mappers.Discover(ctx, c.client, memberHost, nil) })
+		wg.Go(func() { surface, surfaceErr = e.discover(ctx, c.client) })
 	}
 	wg.Go(func() { facts.UID, uidErr = c.uid(ctx) })
 	wg.Go(func() { facts.Version = c.version(ctx) })
@@ -141,6 +141,21 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 		return nil, 0, err
 	}
 	return p, 0, nil
+}
+
+// discover finds out what a cluster serves. It asks whether that is what the last cluster did, as is likely in a fleet: entity
+// tags are hashes of the content, so nothing is transferred then, and the connection need not keep buffers for it.
+func (e *Engine) discover(ctx context.Context, client *http.Client) (*restmapper.Surface, error) {
+	last := e.surface.Load()
+	surface, err := e.mappers.Discover(ctx, client, memberHost, last)
+	if err == nil && len(surface.Broken) > 0 && last != nil {
+		// Kinds of broken groups were taken over from the other cluster, which says nothing about this one.
+		return e.mappers.Discover(ctx, client, memberHost, nil)
+	}
+	if err == nil && len(surface.Broken) == 0 {
+		e.surface.Store(surface)
+	}
+	return surface, err
 }
 
 var errConnectTimeout = fmt.Errorf("connect: %w", context.DeadlineExceeded)

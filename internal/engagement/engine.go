@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -28,8 +29,9 @@ type Engine struct {
 	opts     Options
 	mappers  *restmapper.Pool
 	indexes  indexes
-	connects *places       // of attempts
-	syncs    chan struct{} // a place each for a cluster in its first sync
+	surface  atomic.Pointer[restmapper.Surface] // of the cluster that was last connected to, if it was complete
+	connects *places                            // of attempts
+	syncs    chan struct{}                      // a place each for a cluster in its first sync
 
 	// served answers Get: public name (multicluster.ClusterName) → *entry. It is written under mu only,
 	// and read without.
