@@ -37,7 +37,7 @@ const roundTrip = 50 * time.Millisecond
 
 // BenchmarkEngage measures how long a fleet takes from being listed until a controller has reconciled an object in every member.
 // The members are one real API server behind a proxy each, which makes it 50 ms away. It is measured by turns for 20
-// members, for -fleet (default 100), and for as many among which there are others that are dead, one in ten: they accept
+// members, for -fleet (default 50), and for as many among which there are others that are dead, one in ten: they accept
 // connections and never answer. The healthy ones are waited for.
 //
 // The floor is the same without an engine: a bare controller-runtime cluster with nothing but an informer for each

@@ -41,7 +41,7 @@ import (
 //	go test -run '^$' -bench Engage -benchtime 5x -timeout 30m ./aggregate -fleet 1000
 //	go test -run '^$' -bench Memory ./aggregate -members 100
 
-var fleetSize = flag.Int("fleet", 100, "clusters of BenchmarkEngage")
+var fleetSize = flag.Int("fleet", 50, "clusters of BenchmarkEngage")
 
 // benchFleet is a provider under a running manager, with one inventory. Its end is called by whoever starts it, so that a
 // benchmark can have one after the other.

@@ -120,11 +120,15 @@ func settle() footprint {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	for range 3 {
-		runtime.GC()
-	}
 	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
+	for was := uint64(0); ; was = m.HeapAlloc { // what others have left behind may take a while to go
+		time.Sleep(100 * time.Millisecond)
+		runtime.GC()
+		runtime.GC()
+		if runtime.ReadMemStats(&m); max(m.HeapAlloc, was)-min(m.HeapAlloc, was) < 64<<10 {
+			break
+		}
+	}
 	return footprint{float64(m.HeapAlloc), float64(m.StackInuse), float64(runtime.NumGoroutine())}
 }
 
