@@ -1,6 +1,7 @@
 package restmapper
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +21,11 @@ import (
 const (
 	// maxBody bounds one answer, unpacked. 2,000 kinds take about 1 MiB; a member must not exhaust our memory.
 	maxBody = 32 << 20
+	// maxTotal bounds all answers of one discovery together.
+	maxTotal = 2 * maxBody
+	// maxValues bounds the values in one answer: a list of three-byte elements takes many times its length once it is decoded. A kind
+	// takes about 25.
+	maxValues = 2_000_000
 	// maxDuration bounds a discovery whose caller set no deadline.
 	maxDuration = time.Minute
 	// parallel is how many group versions are asked for at once where the server cannot aggregate.
@@ -47,7 +54,7 @@ func (p *Pool) Discover(ctx context.Context, client *http.Client, baseURL string
 	ctx, cancel := context.WithTimeout(ctx, maxDuration)
 	defer cancel()
 
-	s := server{client: client, baseURL: strings.TrimSuffix(baseURL, "/")}
+	s := server{client: client, baseURL: strings.TrimSuffix(baseURL, "/"), read: new(atomic.Int64)}
 	var coreTag, groupsTag string
 	if previous != nil {
 		coreTag, groupsTag = previous.coreTag, previous.groupsTag
@@ -81,6 +88,9 @@ func (p *Pool) Discover(ctx context.Context, client *http.Client, baseURL string
 	}
 	if len(core.found) == 0 && len(groups.found) == 0 {
 		return nil, fmt.Errorf("discover: the server lists no API group: %w", ErrInvalidResponse)
+	}
+	if !bounded(core.found) || !bounded(groups.found) {
+		return nil, fmt.Errorf("discover: more groups, versions or kinds than any server has: %w", ErrInvalidResponse)
 	}
 	broken := map[schema.GroupVersion]error{}
 	maps.Copy(broken, core.broken)
@@ -129,6 +139,7 @@ func (s *Surface) document(core bool) document {
 type server struct {
 	client  *http.Client
 	baseURL string
+	read    *atomic.Int64 // bytes of all bodies of one discovery
 }
 
 // answer is a complete answer with status 200, or 304 where a tag was sent.
@@ -165,6 +176,12 @@ func (s server) get(ctx context.Context, path, accept, tag string) (answer, erro
 	}
 	if len(body) > maxBody {
 		return answer{}, fmt.Errorf("discover %s: more than %d bytes: %w", path, maxBody, ErrInvalidResponse)
+	}
+	if s.read.Add(int64(len(body))) > maxTotal {
+		return answer{}, fmt.Errorf("discover: more than %d bytes altogether: %w", maxTotal, ErrInvalidResponse)
+	}
+	if bytes.Count(body, []byte{','}) > maxValues {
+		return answer{}, fmt.Errorf("discover %s: more than %d values: %w", path, maxValues, ErrInvalidResponse)
 	}
 	return answer{body: body, contentType: resp.Header.Get("Content-Type"), tag: resp.Header.Get("ETag")}, nil
 }

@@ -35,7 +35,7 @@ func (s server) core(ctx context.Context, tag string) (document, error) {
 	if json.Unmarshal(a.body, &legacy) != nil {
 		return document{}, fmt.Errorf("discover %s: %w", path, ErrInvalidResponse)
 	}
-	return s.each(ctx, []listed{{versions: legacy.Versions}})
+	return s.each(ctx, path, []listed{{versions: legacy.Versions}})
 }
 
 // groups reads /apis.
@@ -59,6 +59,9 @@ func (s server) groups(ctx context.Context, tag string) (document, error) {
 		if g.Name == "" {
 			continue
 		}
+		if len(g.Versions) > maxVersions { // before they are compared with one another
+			return document{}, fmt.Errorf("discover %s: more than %d versions of a group: %w", path, maxVersions, ErrInvalidResponse)
+		}
 		l := listed{group: g.Name}
 		if g.PreferredVersion.Version != "" {
 			l.versions = append(l.versions, g.PreferredVersion.Version)
@@ -70,13 +73,27 @@ func (s server) groups(ctx context.Context, tag string) (document, error) {
 		}
 		groups = append(groups, l)
 	}
-	return s.each(ctx, groups)
+	return s.each(ctx, path, groups)
 }
 
 func isAggregated(contentType string) bool {
 	base, params, err := mime.ParseMediaType(contentType)
 	return err == nil && base == "application/json" && params["g"] == "apidiscovery.k8s.io" &&
 		params["as"] == "APIGroupDiscoveryList" && (params["v"] == "v2" || params["v"] == "v2beta1")
+}
+
+// aggregatedVersion is a version in an APIGroupDiscoveryList.
+type aggregatedVersion struct {
+	Version   string `json:"version"`
+	Freshness string `json:"freshness"`
+	Resources []struct {
+		Resource     string `json:"resource"`
+		Singular     string `json:"singularResource"`
+		Scope        string `json:"scope"`
+		ResponseKind *struct {
+			Kind string `json:"kind"`
+		} `json:"responseKind"`
+	} `json:"resources"`
 }
 
 // aggregated reads an APIGroupDiscoveryList of those groups that are wanted. Versions v2 and v2beta1 are alike in what is read here.
@@ -86,18 +103,7 @@ func aggregated(path string, a answer, wanted func(group string) bool) (document
 			Metadata struct {
 				Name string `json:"name"`
 			} `json:"metadata"`
-			Versions []struct {
-				Version   string `json:"version"`
-				Freshness string `json:"freshness"`
-				Resources []struct {
-					Resource     string `json:"resource"`
-					Singular     string `json:"singularResource"`
-					Scope        string `json:"scope"`
-					ResponseKind *struct {
-						Kind string `json:"kind"`
-					} `json:"responseKind"`
-				} `json:"resources"`
-			} `json:"versions"`
+			Versions []aggregatedVersion `json:"versions"`
 		} `json:"items"`
 	}
 	if json.Unmarshal(a.body, &list) != nil {
@@ -108,6 +114,7 @@ func aggregated(path string, a answer, wanted func(group string) bool) (document
 		if !wanted(item.Metadata.Name) {
 			continue
 		}
+		item.Versions = slices.DeleteFunc(item.Versions, func(v aggregatedVersion) bool { return !validNames(item.Metadata.Name, v.Version) })
 		g := group{name: item.Metadata.Name}
 		for _, v := range item.Versions {
 			if v.Freshness == "Stale" {
@@ -135,13 +142,23 @@ type listed struct {
 
 // each asks for the resources of every version, a few at a time. A version that cannot be read is broken; one that
 // is gone by now is left out; and if none can be read, that is the error.
-func (s server) each(ctx context.Context, groups []listed) (document, error) {
+//
+// Nothing is asked for whose name could not be a group's or a version's: names become parts of paths and of errors.
+func (s server) each(ctx context.Context, path string, groups []listed) (document, error) {
+	all := make([]group, 0, len(groups))
+	for _, l := range groups {
+		all = append(all, group{name: l.group, versions: make([]version, len(l.versions))})
+	}
+	if !bounded(all) {
+		return document{}, fmt.Errorf("discover %s: more groups or versions than any server has: %w", path, ErrInvalidResponse)
+	}
 	d := document{broken: map[schema.GroupVersion]error{}}
 	var wg sync.WaitGroup
 	var mu sync.Mutex // guards d.broken and failed
 	var failed error
 	slots := make(chan struct{}, parallel)
 	for _, l := range groups {
+		l.versions = slices.DeleteFunc(l.versions, func(v string) bool { return !validNames(l.group, v) })
 		if len(l.versions) == 0 {
 			continue
 		}
@@ -166,6 +183,9 @@ func (s server) each(ctx context.Context, groups []listed) (document, error) {
 		d.found = append(d.found, g)
 	}
 	wg.Wait()
+	if s.read.Load() > maxTotal {
+		return document{}, fmt.Errorf("discover %s: more than %d bytes altogether: %w", path, maxTotal, ErrInvalidResponse)
+	}
 	if err := ctx.Err(); err != nil && failed != nil {
 		return document{}, failed
 	}
@@ -190,12 +210,19 @@ func (s server) resources(ctx context.Context, gv schema.GroupVersion) ([]resour
 	if err != nil {
 		return nil, err
 	}
-	var list metav1.APIResourceList
+	var list struct {
+		Resources []struct {
+			Name         string `json:"name"`
+			SingularName string `json:"singularName"`
+			Kind         string `json:"kind"`
+			Namespaced   bool   `json:"namespaced"`
+		} `json:"resources"`
+	}
 	if json.Unmarshal(a.body, &list) != nil {
 		return nil, fmt.Errorf("discover %s: %w", path, ErrInvalidResponse)
 	}
-	resources := make([]resource, 0, len(list.APIResources))
-	for _, r := range list.APIResources {
+	resources := make([]resource, 0, len(list.Resources))
+	for _, r := range list.Resources {
 		resources = append(resources, resource{r.Name, r.SingularName, r.Kind, r.Namespaced})
 	}
 	return resources, nil

@@ -72,7 +72,10 @@ func (p *Pool) forget(hash Hash) {
 func (p *Pool) surface(found []group, broken map[schema.GroupVersion]error, previous *Surface) *Surface {
 	groups := canonical(found)
 	if previous != nil && len(broken) > 0 {
-		groups = canonical(carry(groups, previous.shared.groups, broken))
+		// What is taken over must not grow with every discovery beyond what one may bring.
+		if all := canonical(carry(groups, previous.shared.groups, broken)); bounded(all) {
+			groups = all
+		}
 	}
 	return &Surface{Broken: broken, shared: p.intern(groups)}
 }

@@ -91,7 +91,7 @@ func canonical(groups []group) []group {
 
 func canonicalResources(resources []resource) []resource {
 	resources = slices.DeleteFunc(slices.Clone(resources), func(r resource) bool {
-		return r.name == "" || r.kind == "" || strings.Contains(r.name, "/")
+		return r.kind == "" || !validResource(r.name)
 	})
 	slices.SortStableFunc(resources, func(a, b resource) int { return cmp.Compare(a.name, b.name) })
 	return slices.Clip(slices.CompactFunc(resources, func(a, b resource) bool { return a.name == b.name }))
@@ -151,8 +151,15 @@ func (d digest) string(s string) {
 // is down for a while has not been uninstalled.
 func carry(found, before []group, broken map[schema.GroupVersion]error) []group {
 	result := slices.Clone(found)
+	at := make(map[string]int, len(found))
+	for i, g := range found {
+		at[g.name] = i
+	}
 	for _, old := range before {
-		i := slices.IndexFunc(result, func(g group) bool { return g.name == old.name })
+		i, ok := at[old.name]
+		if !ok {
+			i = -1
+		}
 		var versions []version
 		if i >= 0 {
 			versions = slices.Clone(result[i].versions)
@@ -164,11 +171,11 @@ func carry(found, before []group, broken map[schema.GroupVersion]error) []group 
 				continue
 			}
 			// Behind the version that it followed before, so that a group that breaks and mends keeps its hash.
-			at := 0
+			place := 0
 			if k > 0 {
-				at = indexOf(versions, old.versions[k-1].name) + 1
+				place = indexOf(versions, old.versions[k-1].name) + 1
 			}
-			versions = slices.Insert(versions, at, v)
+			versions = slices.Insert(versions, place, v)
 			changed = true
 		}
 		switch {
