@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -47,13 +48,14 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	}
 }
 
-// TestCanaries parses what names a real script and real files. A script that is run, or a file that is opened, before
-// policy allows it would be seen by the kernel; that one is seen which policy allows proves the proof.
+// TestCanaries parses what names a real script and real files. That the script is run, or a file opened, before policy
+// allows it would be seen by the kernel. The plugin that comes of parsing is then run, as an engagement does it: that the
+// script which policy allows is seen to have run, and no other, proves the proof.
 func TestCanaries(t *testing.T) {
 	dir, proof := t.TempDir(), t.TempDir()
 	script, file, sung := filepath.Join(dir, "canary.sh"), filepath.Join(dir, "canary"), filepath.Join(proof, "sung")
 	if err := errors.Join(
-		os.WriteFile(script, []byte("#!/bin/sh\ntouch "+sung+"\n"), 0o700),
+		os.WriteFile(script, []byte("#!/bin/sh\n: >"+sung+"\n"), 0o700),
 		os.WriteFile(file, []byte(marker), 0o600),
 	); err != nil {
 		t.Fatal(err)
@@ -65,20 +67,20 @@ func TestCanaries(t *testing.T) {
 		cluster, user string
 		policy        Policy
 		want          string
-		opened        bool
+		opened, run   bool
 	}{
-		{"a plugin", plainServer, plugin, Policy{}, `users["admin"].exec: Exec`, false},
-		{"a plugin that is allowed is not run by parsing", plainServer, plugin, Policy{ExecCommands: []string{script}}, "", false},
-		{"a token file", plainServer, "tokenFile: " + file, Policy{}, `users["admin"].tokenFile: Files`, false},
+		{"a plugin", plainServer, plugin, Policy{}, `users["admin"].exec: Exec`, false, false},
+		{"a plugin that is allowed is not run by parsing", plainServer, plugin, Policy{ExecCommands: []string{script}}, "", false, true},
+		{"a token file", plainServer, "tokenFile: " + file, Policy{}, `users["admin"].tokenFile: Files`, false, false},
 		{"a certificate and a key", plainServer, "client-certificate: " + file + "\nclient-key: " + file, Policy{},
-			`users["admin"].client-certificate: Files; users["admin"].client-key: Files`, false},
-		{"a CA", plainServer + "\ncertificate-authority: " + file, plainUser, Policy{}, `clusters["prod"].certificate-authority: Files`, false},
+			`users["admin"].client-certificate: Files; users["admin"].client-key: Files`, false, false},
+		{"a CA", plainServer + "\ncertificate-authority: " + file, plainUser, Policy{}, `clusters["prod"].certificate-authority: Files`, false, false},
 		{"a token file of a user that is refused otherwise", plainServer, "tokenFile: " + file + "\nas: jane", LocalFiles(),
-			`users["admin"].as: Impersonation`, false},
-		{"a token file of a local kubeconfig", plainServer, "tokenFile: " + file, LocalFiles(), "", true},
+			`users["admin"].as: Impersonation`, false, false},
+		{"a token file of a local kubeconfig", plainServer, "tokenFile: " + file, LocalFiles(), "", true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := ParseKubeconfig(t.Context(), []byte(kubeconfig(test.cluster, test.user)), KubeconfigOptions{Policy: test.policy})
+			r, err := ParseKubeconfig(t.Context(), []byte(kubeconfig(test.cluster, test.user)), KubeconfigOptions{Policy: test.policy})
 			if got := reasons(t, err); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
@@ -86,8 +88,20 @@ func TestCanaries(t *testing.T) {
 				t.Errorf("opened: %t, want %t", got, test.opened)
 			}
 			if _, err := os.Stat(sung); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the script was run: %v", err)
+				t.Fatalf("the script was run: %v", err)
 			}
+			if x := r.Spec.Auth.Exec; x != nil {
+				if err := exec.CommandContext(t.Context(), x.Command).Run(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := os.Stat(sung); (err == nil) != test.run {
+				t.Errorf("run in the end: %t, want %t", err == nil, test.run)
+			}
+			if err := os.RemoveAll(sung); err != nil {
+				t.Fatal(err)
+			}
+			touched()
 		})
 	}
 }

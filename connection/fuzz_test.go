@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,8 +83,8 @@ func checkSpec(t *testing.T, policy Policy, s Spec) {
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
 		t.Errorf("the server is %q", s.Endpoint.Server)
 	}
-	if u.Scheme == "http" && !policy.AllowPlainHTTP && !policy.Audit {
-		t.Errorf("plain HTTP: %q", s.Endpoint.Server)
+	if !policy.Audit {
+		checkPolicy(t, policy, s)
 	}
 	if s.Auth.Exec != nil && (s.Auth.Exec.Command == "" || s.Auth.Exec.APIVersion == "") {
 		t.Errorf("a plugin without command or version: %s", s)
@@ -100,6 +101,37 @@ func checkSpec(t *testing.T, policy Policy, s Spec) {
 	again := s
 	if !again.Equal(s) || again.AuthFingerprint() != s.AuthFingerprint() || again.EndpointFingerprint() != s.EndpointFingerprint() {
 		t.Error("a connection differs from itself")
+	}
+}
+
+// checkPolicy checks, with means of its own, that a connection has nothing which the policy refuses.
+func checkPolicy(t *testing.T, policy Policy, s Spec) {
+	t.Helper()
+	for what, has := range map[string]bool{
+		"plain HTTP":    strings.HasPrefix(s.Endpoint.Server, "http:") && !policy.AllowPlainHTTP,
+		"no TLS":        s.Endpoint.InsecureSkipTLSVerify && !policy.AllowInsecureTLS,
+		"a proxy":       s.Endpoint.Proxy != Proxy{} && !policy.AllowProxy,
+		"basic auth":    (s.Auth.Username != "" || !s.Auth.Password.IsZero()) && !policy.AllowBasicAuth && !policy.AllowURLCredentials,
+		"impersonation": !s.Auth.Impersonate.IsZero() && !policy.AllowImpersonation,
+	} {
+		if has {
+			t.Errorf("%s against the policy: %s", what, s)
+		}
+	}
+	if s.Auth.Exec == nil {
+		return
+	}
+	configured := []string{"/bin/generous", "/bin/modest", "/bin/plain"} // by the operator, in accessConfig
+	if command := s.Auth.Exec.Command; !slices.Contains(policy.ExecCommands, command) && !slices.Contains(configured, command) {
+		t.Errorf("the plugin %q against the policy", command)
+	}
+	for _, v := range s.Auth.Exec.Env {
+		if !v.Configured && (!slices.Contains(policy.ExecEnv, v.Name) || strings.HasPrefix(v.Name, "LD_")) {
+			t.Errorf("the variable %q against the policy", v.Name)
+		}
+		if v.Configured && slices.Contains(policy.ExecCommands, s.Auth.Exec.Command) {
+			t.Errorf("the variable %q of an untrusted plugin passes for the operator's", v.Name)
+		}
 	}
 }
 
@@ -141,6 +173,7 @@ func FuzzParseKubeconfig(f *testing.F) {
 	}
 	f.Add([]byte(kubeconfig(secureCluster(), "token: "+marker)), byte(0))
 	f.Add([]byte(severalContexts), byte(1))
+	f.Add([]byte(kubeconfig(plainServer, pluginStart+"  env: [{name: REGION, value: "+marker+"}]")), byte(3))
 	f.Fuzz(func(t *testing.T, data []byte, which byte) {
 		policy := policyOf(which)
 		o := KubeconfigOptions{Policy: policy, ReadFile: nothingThere(t, policy)}
