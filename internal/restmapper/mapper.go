@@ -51,6 +51,7 @@ type Mapper struct {
 	hurried chan struct{} // closed when that may not wait for MissInterval; nil when it already was, or nobody asked
 	began   time.Time     // when the last refresh began
 	err     error         // of the last refresh
+	updates int           // calls of Update
 }
 
 // mapperState is replaced as a whole, so that a surface and the channel that announces its end belong together.
@@ -82,11 +83,13 @@ func (m *Mapper) Surface() *Surface { return m.state.Load().surface }
 // looking something up, and again after each change.
 func (m *Mapper) Changed() <-chan struct{} { return m.state.Load().changed }
 
-// Update puts s in force, for instance after a new connection to the cluster was proved with a discovery. It counts as a refresh.
+// Update puts s in force, for instance after a new connection to the cluster was proved with a discovery. It counts as a refresh, and
+// what a refresh brings that began before is dropped: it may come from the old connection.
 func (m *Mapper) Update(s *Surface) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.began, m.err = time.Now(), nil
-	m.mu.Unlock()
+	m.updates++
 	m.put(s)
 }
 
@@ -167,13 +170,11 @@ func (m *Mapper) run() {
 			}
 			timer.Stop()
 		}
-		if !m.begin() {
+		updates, ok := m.begin()
+		if !ok {
 			return
 		}
-		err := m.refreshOnce()
-		m.mu.Lock()
-		m.err = err
-		m.mu.Unlock()
+		m.refreshOnce(updates)
 	}
 }
 
@@ -191,28 +192,32 @@ func (m *Mapper) next() (hurried <-chan struct{}, due time.Duration, ok bool) {
 	return m.hurried, due, true
 }
 
-// begin takes what was asked so far as being answered by the refresh that begins now.
-func (m *Mapper) begin() bool {
+// begin takes what was asked so far as being answered by the refresh that begins now. It returns the number of updates so far.
+func (m *Mapper) begin() (updates int, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		m.running = false
-		return false
+		return 0, false
 	}
 	m.wanted, m.hurried = false, nil
 	m.began = time.Now()
-	return true
+	return m.updates, true
 }
 
-func (m *Mapper) refreshOnce() error {
+// refreshOnce refreshes, unless somebody who knows better comes first.
+func (m *Mapper) refreshOnce(updates int) {
 	ctx, cancel := context.WithTimeout(m.ctx, m.options.Timeout)
 	defer cancel()
 	s, err := m.refresh(ctx, m.Surface())
-	if err != nil {
-		return err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.updates != updates {
+		return
 	}
-	m.put(s)
-	return nil
+	if m.err = err; err == nil {
+		m.put(s)
+	}
 }
 
 // noted passes err on, and asks for a refresh if it says that something is not known.

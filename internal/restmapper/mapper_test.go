@@ -319,3 +319,28 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 	t.Fatal("the condition never held")
 }
+
+// A refresh that began before an Update and ends after it brings what the old connection said.
+func TestLateRefreshAfterUpdate(t *testing.T) {
+	for name, err := range map[string]error{"succeeds": nil, "fails": errors.New("the old connection is gone")} {
+		t.Run(name, func(t *testing.T) {
+			p := NewPool()
+			old, fresh := p.surface(small(), nil, nil), p.surface(append(small(), crds(1)...), nil, nil)
+			asked, answer := make(chan struct{}), make(chan struct{})
+			m := p.NewMapper(nil, func(context.Context, *Surface) (*Surface, error) {
+				close(asked)
+				<-answer
+				return old, err
+			}, MapperOptions{})
+			m.Refresh()
+			<-asked
+			m.Update(fresh)
+			close(answer)
+			m.wg.Wait()
+			if m.Surface() != fresh || m.Err() != nil {
+				t.Errorf("the late refresh counts: hash %v, want %v; error %v", m.Surface().Hash(), fresh.Hash(), m.Err())
+			}
+			m.Close()
+		})
+	}
+}
