@@ -16,7 +16,8 @@
 //
 //   - No current context: the only context is used; with several, or none, it is an error. A current or
 //     asked-for context that does not exist is an error.
-//   - A byte order mark, CRLF, a leading "---", and JSON are fine. A second document that says anything, a key
+//   - Blocks that are nested deeper than 64 levels are an error, and so is UTF-16.
+//   - A byte order mark of UTF-8, CRLF, a leading "---", and JSON are fine. A second document that says anything, a key
 //     given twice anywhere, an alias, a merge key and a tag other than !!str are errors: two readers of such a
 //     file may see two different connections.
 //   - Two clusters, users or contexts of one name harm the contexts that use the name.

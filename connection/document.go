@@ -23,6 +23,12 @@ func parseDocument(object string, data []byte) (_ *yaml.Node, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, &ParseError{Object: object, Problem: ProblemEmpty}
 	}
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return nil, &ParseError{Object: object, Problem: ProblemSyntax} // UTF-16, which other readers do not take
+	}
+	if line, deep := nestedTooDeep(data); deep {
+		return nil, &ParseError{Object: object, Line: line, Problem: ProblemNesting}
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {

@@ -15,6 +15,7 @@ type Problem string
 const (
 	ProblemEmpty            Problem = "is empty"
 	ProblemSyntax           Problem = "is neither YAML nor JSON"
+	ProblemNesting          Problem = "is nested too deeply"
 	ProblemDuplicateKey     Problem = "has a key twice"
 	ProblemAlias            Problem = "uses an alias, a merge key or a custom tag"
 	ProblemSeveralDocuments Problem = "has more than one document"
