@@ -143,8 +143,9 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 	return p, 0, nil
 }
 
-// discover finds out what a cluster serves. It asks whether that is what the last cluster did, as is likely in a fleet: entity
-// tags are hashes of the content, so nothing is transferred then, and the connection need not keep buffers for it.
+// discover finds out what a cluster serves. It asks whether that is what the last cluster did, as is likely in a fleet: nothing
+// is transferred then, and the connection need not keep buffers for it. Only surfaces whose tags are proved to be hashes
+// of their content are asked for, so no cluster can make another one seem to serve what it does not.
 func (e *Engine) discover(ctx context.Context, client *http.Client) (*restmapper.Surface, error) {
 	last := e.surface.Load()
 	surface, err := e.mappers.Discover(ctx, client, memberHost, last)
@@ -152,7 +153,7 @@ func (e *Engine) discover(ctx context.Context, client *http.Client) (*restmapper
 		// Kinds of broken groups were taken over from the other cluster, which says nothing about this one.
 		return e.mappers.Discover(ctx, client, memberHost, nil)
 	}
-	if err == nil && len(surface.Broken) == 0 {
+	if err == nil && surface.Shareable() {
 		e.surface.Store(surface)
 	}
 	return surface, err

@@ -97,6 +97,7 @@ func (p *Pool) Discover(ctx context.Context, client *http.Client, baseURL string
 	maps.Copy(broken, groups.broken)
 	surface := p.surface(append(core.found, groups.found...), broken, previous)
 	surface.coreTag, surface.groupsTag = core.tag, groups.tag
+	surface.coreProven, surface.groupsProven = core.proven, groups.proven
 	return surface, nil
 }
 
@@ -113,14 +114,15 @@ type document struct {
 	found     []group
 	broken    map[schema.GroupVersion]error
 	tag       string
+	proven    bool // tag is the hash of the content; see proves
 	unchanged bool // since the answer whose tag was sent along; the other fields are empty
 }
 
 // document returns that part of s which came from one of the two roots.
 func (s *Surface) document(core bool) document {
-	d := document{broken: map[schema.GroupVersion]error{}, tag: s.groupsTag}
+	d := document{broken: map[schema.GroupVersion]error{}, tag: s.groupsTag, proven: s.groupsProven}
 	if core {
-		d.tag = s.coreTag
+		d.tag, d.proven = s.coreTag, s.coreProven
 	}
 	for _, g := range s.shared.groups {
 		if (g.name == "") == core {

@@ -109,7 +109,7 @@ func aggregated(path string, a answer, wanted func(group string) bool) (document
 	if json.Unmarshal(a.body, &list) != nil {
 		return document{}, fmt.Errorf("discover %s: %w", path, ErrInvalidResponse)
 	}
-	d := document{broken: map[schema.GroupVersion]error{}, tag: a.tag}
+	d := document{broken: map[schema.GroupVersion]error{}, tag: a.tag, proven: proves(a.tag, a.body)}
 	for _, item := range list.Items {
 		if !wanted(item.Metadata.Name) {
 			continue

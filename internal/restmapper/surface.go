@@ -34,6 +34,8 @@ type Surface struct {
 
 	// The entity tags of the answers that the surface was made from; empty if the server sent none.
 	coreTag, groupsTag string
+	// Whether these are hashes of the answers' content.
+	coreProven, groupsProven bool
 }
 
 // Hash identifies the surface's content.
@@ -41,6 +43,10 @@ func (s *Surface) Hash() Hash { return s.shared.hash }
 
 // Kinds is how many kinds are mapped, counted once per version.
 func (s *Surface) Kinds() int { return s.shared.kinds }
+
+// Shareable reports whether the surface may be given to [Pool.Discover] as another cluster's previous one: it is complete,
+// and its entity tags are hashes of its content, so that no cluster can pass its own surface off as another's.
+func (s *Surface) Shareable() bool { return len(s.Broken) == 0 && s.coreProven && s.groupsProven }
 
 // RESTMapper is the immutable mapper that all clusters with this surface share. It never does I/O.
 func (s *Surface) RESTMapper() meta.RESTMapper { return s.shared.mapper }

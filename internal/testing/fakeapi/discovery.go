@@ -1,9 +1,9 @@
 package fakeapi
 
 import (
+	"crypto/sha512"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"net/http"
 	"slices"
 	"strings"
@@ -143,10 +143,7 @@ func (s *surface) documents() (core, other document) {
 }
 
 func (s *surface) document(core bool) document {
-	list := apidiscovery.APIGroupDiscoveryList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"},
-		Items:    []apidiscovery.APIGroupDiscovery{},
-	}
+	list := apidiscovery.APIGroupDiscoveryList{Items: []apidiscovery.APIGroupDiscovery{}}
 	for _, g := range s.groups() {
 		if (g.Name == "") != core {
 			continue
@@ -173,10 +170,11 @@ func (s *surface) document(core bool) document {
 		}
 		list.Items = append(list.Items, item)
 	}
-	body, _ := json.Marshal(list) // of plain structs
-	h := fnv.New64a()
-	_, _ = h.Write(body)
-	return document{body, fmt.Sprintf("%q", fmt.Sprintf("%x", h.Sum64()))}
+	content, _ := json.Marshal(list) // of plain structs
+	list.TypeMeta = metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"}
+	body, _ := json.Marshal(list)
+	// The tag is kube-apiserver's: a hash of the content, the type left out.
+	return document{body, fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512(content)))}
 }
 
 // groups returns the groups in the order of their first kinds.
