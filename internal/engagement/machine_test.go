@@ -178,3 +178,38 @@ func describeAction(a Action) string {
 		return fmt.Sprintf("%T", a)
 	}
 }
+
+// A cluster that is down for 2 s and up for 10 s, over and over, is never disengaged: no five probes in a row fail.
+func TestFlappingDisengagesNothing(t *testing.T) {
+	s := newStory(Timing{})
+	at := func(event Event) []Action { return s.machine.Step(s.now, event) }
+	at(Declared{Source{Name: "capi"}, backends.Cluster{Name: "member", Connection: connection.Spec{Endpoint: connection.Endpoint{Server: "https://one"}}}})
+	at(Connected{Generation: 1, Facts: Facts{UID: "u", User: "user", Rights: "user"}})
+	at(EngageReturned{Engagement: 1})
+	at(Synced{1})
+	const down, up = 2 * time.Second, 10 * time.Second
+	probes, failed := 0, 0
+	for end := s.now.Add(30 * (down + up)); s.now.Before(end); s.now = s.now.Add(100 * time.Millisecond) {
+		isDown := s.now.Sub(s.start)%(down+up) < down
+		for _, action := range at(Tick{}) {
+			switch a := action.(type) {
+			case Probe:
+				probes++
+				result := Probed{Engagement: a.Engagement, Generation: a.Generation, UID: "u"}
+				if isDown {
+					failed++
+					result.UID, result.Failure = "", &Failure{backends.ReasonTimeout, "timeout"}
+				}
+				at(result)
+			default:
+				t.Fatalf("after %v: %s", s.now.Sub(s.start), describeAction(action))
+			}
+		}
+		if state := s.machine.Status().State; state != backends.Engaged && state != backends.Degraded {
+			t.Fatalf("after %v: %s", s.now.Sub(s.start), state)
+		}
+	}
+	if probes < 30 || failed == 0 {
+		t.Errorf("%d probes, %d of them failed: the schedule tested nothing", probes, failed)
+	}
+}
