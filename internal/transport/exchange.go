@@ -29,6 +29,10 @@ const (
 	minWatchListAge = 2 * time.Second
 )
 
+// initialEventsTimeout is how long a watch-list that is still in its initial events may go on over an old generation: cut
+// short, a large one would begin anew.
+const initialEventsTimeout = 5 * time.Minute
+
 // exchange is a request and its answer, from being sent until the answer's body has been read or closed. It is the
 // body that the caller gets.
 type exchange struct {
@@ -211,7 +215,8 @@ func (x *exchange) opened(r *http.Request, resp *http.Response) bool {
 		x.initial = &initialEvents{}
 	}
 	if x.kind.openEnded() {
-		x.unhook = context.AfterFunc(x.caller, x.finish)
+		// The request's own context, not the caller's: a child of one that is not of package context costs a goroutine.
+		x.unhook = context.AfterFunc(x.out.Context(), x.finish)
 	}
 	return true
 }
@@ -222,7 +227,11 @@ func (x *exchange) endsAt(now time.Time) time.Time {
 	switch {
 	case x.kind == kindSession || x.kind == kindUpgrade:
 		return now.Add(o.SessionDrainTimeout)
-	case x.kind != kindWatch || x.initial != nil:
+	case x.kind == kindList: // its own deadline ends it, if it has one
+		return now.Add(max(o.DrainTimeout, o.Deadlines.List))
+	case x.initial != nil:
+		return now.Add(max(o.DrainTimeout, initialEventsTimeout))
+	case x.kind != kindWatch:
 		return now.Add(o.DrainTimeout)
 	case !x.open:
 		return now // it will be opened again on the next generation

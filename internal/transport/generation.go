@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net/http"
@@ -29,7 +30,8 @@ type Generation struct {
 	source  *execplugin.Source
 	secrets []string // what no error may hold
 
-	told atomic.Int64 // when OnUnauthorized was called last, in Unix nanoseconds
+	made time.Time
+	told atomic.Int64 // when OnUnauthorized was called last, in nanoseconds since made, by the monotonic clock; 0: never
 
 	force chan struct{}  // closed when everything is to end at once
 	wg    sync.WaitGroup // drains of wires that were replaced within the generation
@@ -58,7 +60,7 @@ type header struct {
 // keeps it, and one that impersonates already keeps that, as with client-go. Proxies of the environment are never used.
 func NewGeneration(spec connection.Spec, opts Options) (*Generation, error) {
 	opts = opts.withDefaults()
-	g := &Generation{spec: spec, opts: opts, force: make(chan struct{})}
+	g := &Generation{spec: spec, opts: opts, force: make(chan struct{}), made: time.Now()}
 	var err error
 	if g.endpoint, err = parseEndpoint(spec.Endpoint); err != nil {
 		return nil, err
@@ -96,8 +98,8 @@ func (g *Generation) Spec() connection.Spec { return g.spec }
 func (g *Generation) RoundTrip(r *http.Request) (*http.Response, error) {
 	k := classify(r)
 	resp, cred, err := g.send(r, k)
-	if err == nil && resp.StatusCode == http.StatusUnauthorized {
-		if again, ok := g.refreshed(r, cred); ok {
+	if err == nil && refuses(resp, r) && g.refresh(r.Context(), k, cred) {
+		if again, ok := rewind(r); ok {
 			discard(resp)
 			r = again
 			resp, _, err = g.send(r, k)
@@ -117,16 +119,19 @@ func (g *Generation) Close() {
 	g.wg.Wait()
 }
 
-// refreshed returns the request to send again after a 401 to cred, if the plugin has another credential. It waits for the plugin.
-func (g *Generation) refreshed(r *http.Request, cred *execplugin.Credential) (*http.Request, bool) {
-	if g.source == nil || cred == nil || authorizes(r.Header) {
-		return nil, false
+// refresh reports whether the plugin has another credential after a 401 to cred. It waits for the plugin, but no longer than
+// a request of the kind may take.
+func (g *Generation) refresh(ctx context.Context, k kind, cred *execplugin.Credential) bool {
+	if g.source == nil || cred == nil {
+		return false
 	}
-	fresh, err := g.source.Refresh(r.Context(), cred)
-	if err != nil || fresh == cred {
-		return nil, false
+	if d := g.opts.Deadlines.of(k); d >= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
 	}
-	return rewind(r)
+	fresh, err := g.source.Refresh(ctx, cred)
+	return err == nil && !fresh.Equal(cred)
 }
 
 // retire ends the acceptance of requests; with force, also everything in flight, at once. What is in flight is

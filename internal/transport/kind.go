@@ -86,6 +86,23 @@ func classifyResource(rest, query, method string, get bool) kind {
 	return readOrWrite(get)
 }
 
+// isProxied reports whether a path leads through the API server to a node, pod or service.
+func isProxied(path string) bool {
+	root, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
+	if root != "api" && root != "apis" {
+		return false
+	}
+	// Whatever is called proxy at the place of a subresource: behind version, resource and name, in a namespace or not.
+	segments := strings.SplitN(rest, "/", 8)
+	if root == "apis" {
+		segments = segments[min(1, len(segments)):]
+	}
+	if len(segments) > 3 && segments[1] == "namespaces" {
+		segments = segments[2:]
+	}
+	return len(segments) > 3 && segments[3] == "proxy"
+}
+
 func readOrWrite(get bool) kind {
 	if get {
 		return kindRead

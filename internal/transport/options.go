@@ -26,7 +26,8 @@ type Options struct {
 	// Dial makes network connections. It is called with "tcp" and host:port. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// DrainTimeout is how long requests in flight may go on over a generation that is no longer in force. Default 30s.
+	// DrainTimeout is how long requests in flight may go on over a generation that is no longer in force. Lists may go on to their own
+	// deadline if that is later, and watch-lists in their initial events for five minutes. Default 30s.
 	DrainTimeout time.Duration
 	// SessionDrainTimeout is the same for log follows and upgraded connections (exec, port-forward), which belong to somebody
 	// who would notice their end. Default 1h.

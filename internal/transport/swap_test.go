@@ -67,8 +67,8 @@ func TestMatureWatchesEndStaggered(t *testing.T) {
 	}{
 		"an opening watch":               {&exchange{kind: kindWatch}, 0},
 		"a young watch":                  {&exchange{kind: kindWatch, open: true, since: now}, minWatchAge},
-		"a watch-list before its end":    {&exchange{kind: kindWatch, open: true, since: now.Add(-time.Minute), initial: &initialEvents{}}, 30 * time.Second},
-		"a list":                         {&exchange{kind: kindList, open: true, since: now}, 30 * time.Second},
+		"a watch-list before its end":    {&exchange{kind: kindWatch, open: true, since: now.Add(-time.Minute), initial: &initialEvents{}}, 5 * time.Minute},
+		"a list":                         {&exchange{kind: kindList, open: true, since: now}, 2 * time.Minute},
 		"a write that is not answered":   {&exchange{kind: kindWrite}, 30 * time.Second},
 		"a log follow":                   {&exchange{kind: kindSession, open: true, since: now}, time.Hour},
 		"an upgrade that is being made":  {&exchange{kind: kindUpgrade}, time.Hour},

@@ -37,7 +37,8 @@ func (t *Transport) Current() *Generation { return t.current.Load() }
 // RoundTrip sends a request over the generation in force.
 //
 // A request to which the server answers 401 is sent once more if the credential has changed meanwhile, by a swap or because a plugin
-// has a fresh one: the API server authenticates before it does anything. A request with a body is sent again only if
+// has a fresh one: the API server authenticates before it does anything, except
+// where it is a proxy for something else. A request with a body is sent again only if
 // it has GetBody, which client-go's have.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	k := classify(r)
@@ -62,29 +63,42 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			continue
 		case err != nil:
 			return nil, err
-		case resp.StatusCode != http.StatusUnauthorized || authorizes(r.Header):
+		case !refuses(resp, r):
 			return resp, nil
 		}
-		if again, ok := t.again(r, g, cred, asked); ok {
+		again, mended := t.again(r, k, g, cred, asked)
+		if again != nil {
 			discard(resp)
 			r, asked = again, true
 			continue
 		}
-		t.tell(g)
+		if !mended {
+			t.tell(g)
+		}
 		return resp, nil
 	}
 }
 
-// again returns the request to send after a 401, if there is a credential that it was not sent with yet.
-func (t *Transport) again(r *http.Request, g *Generation, cred *execplugin.Credential, asked bool) (*http.Request, bool) {
+// refuses reports whether the answer to r is the API server's refusal of the connection's credential. It is not if the request
+// brought its own, or went through the server to something behind it, which then has done who knows what before it answered 401.
+func refuses(resp *http.Response, r *http.Request) bool {
+	return resp.StatusCode == http.StatusUnauthorized && !authorizes(r.Header) && !isProxied(r.URL.Path)
+}
+
+// again returns the request to send after a 401, if there is a credential that it was not sent with yet and its body can be sent
+// again, and whether there is such a credential.
+func (t *Transport) again(r *http.Request, k kind, g *Generation, cred *execplugin.Credential, asked bool) (again *http.Request, mended bool) {
 	switch {
 	case asked:
 		return nil, false
 	case t.current.Load() != g:
-		return rewind(r)
-	default:
-		return g.refreshed(r, cred)
+		again, _ = rewind(r)
+		return again, true
+	case !g.refresh(r.Context(), k, cred):
+		return nil, false
 	}
+	again, _ = rewind(r)
+	return again, true
 }
 
 // tell says that the credential of g was refused, if g is in force still.
@@ -92,7 +106,7 @@ func (t *Transport) tell(g *Generation) {
 	if t.opts.OnUnauthorized == nil || t.current.Load() != g {
 		return
 	}
-	now, last := time.Now().UnixNano(), g.told.Load()
+	now, last := int64(time.Since(g.made))+1, g.told.Load()
 	if last != 0 && now-last < int64(t.opts.UnauthorizedInterval) || !g.told.CompareAndSwap(last, now) {
 		return
 	}

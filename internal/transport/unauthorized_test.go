@@ -200,7 +200,8 @@ func TestBodyThatCannotBeSentAgain(t *testing.T) {
 	plugin, set := pluginFile(t)
 	spec := s.spec("")
 	spec.Auth.Exec = plugin
-	tr := newTransport(t, spec, Options{Exec: newRunner(t)})
+	var told atomic.Int64
+	tr := newTransport(t, spec, Options{Exec: newRunner(t), OnUnauthorized: func(*Generation) { told.Add(1) }})
 	set("one")
 	h.accept("one")
 	post(t, tr, false)
@@ -208,6 +209,9 @@ func TestBodyThatCannotBeSentAgain(t *testing.T) {
 	h.accept("two")
 	if code := post(t, tr, false); code != http.StatusUnauthorized {
 		t.Errorf("got %d", code)
+	}
+	if n := told.Load(); n != 0 {
+		t.Errorf("told %d times of what the plugin has mended", n)
 	}
 	if code := post(t, tr, false); code != http.StatusOK { // it has the new token nevertheless
 		t.Errorf("got %d: %q", code, h.got)
@@ -314,5 +318,54 @@ func TestPluginWithAnotherCertificate(t *testing.T) {
 	}
 	if len(c.CertData) == 0 || len(c.KeyData) == 0 {
 		t.Error("the plain configuration lacks the plugin's certificate")
+	}
+}
+
+// TestRefusalBehindTheServer: a 401 from what the API server is a proxy for is the caller's to judge, and nothing is sent twice.
+func TestRefusalBehindTheServer(t *testing.T) {
+	h := &guarded{}
+	s := newServer(t, h)
+	plugin, set := pluginFile(t)
+	set("one")
+	spec := s.spec("")
+	spec.Auth.Exec = plugin
+	var told atomic.Int64
+	tr := newTransport(t, spec, Options{Exec: newRunner(t), OnUnauthorized: func(*Generation) { told.Add(1) }})
+	for i, path := range []string{
+		"/api/v1/namespaces/n/services/x:80/proxy/login", "/api/v1/namespaces/n/pods/x/proxy", "/api/v1/nodes/x/proxy/metrics",
+	} {
+		r := get(t, path)
+		r.Method = http.MethodPost
+		for _, rt := range []http.RoundTripper{tr, tr.Current()} {
+			set(fmt.Sprint("another", i))
+			resp, err := rt.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _ = resp.Body.Close(); resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s: got %d", path, resp.StatusCode)
+			}
+		}
+	}
+	if len(h.got) != 6 || told.Load() != 0 {
+		t.Errorf("6 requests were sent as %q, told %d times", h.got, told.Load())
+	}
+}
+
+// TestHangingPluginAfterARefusal: the request does not wait for the plugin longer than it may take itself.
+func TestHangingPluginAfterARefusal(t *testing.T) {
+	s := newServer(t, &guarded{})
+	once := filepath.Join(t.TempDir(), "once")
+	spec := s.spec("")
+	spec.Auth.Exec = &connection.Exec{Command: "/bin/sh", APIVersion: "client.authentication.k8s.io/v1",
+		Args: []connection.Secret{connection.NewSecret("-c"), connection.NewSecret("test -e '" + once + `' && sleep 60; : >'` + once + `'
+echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'`)}}
+	tr := newTransport(t, spec, Options{Exec: newRunner(t), Deadlines: Deadlines{Write: 2 * time.Second}})
+	begin := time.Now()
+	if code := post(t, tr, true); code != http.StatusUnauthorized {
+		t.Errorf("got %d", code)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("waited %v", took)
 	}
 }
