@@ -52,8 +52,8 @@ func TestMove(t *testing.T) {
 	source.Delete(t, original)
 	a.WaitHeld(t, old, backends.ReasonMoving)
 	original.Finalizers = nil
+	gone := time.Now() // no later than it really is
 	source.Put(t, original)
-	gone := time.Now()
 
 	target.Put(t, newCluster(to, "prod", false))
 	b.WaitHeld(t, moved, backends.ReasonControlPlaneNotInitialized)

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // hubs before Cluster API v1.11 serve nothing else
+	//lint:ignore SA1019 hubs before Cluster API v1.11 serve nothing else
+	"sigs.k8s.io/cluster-api/api/core/v1beta1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/tributary-fleet/tributary/backends"
