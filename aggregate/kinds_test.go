@@ -3,10 +3,13 @@ package aggregate_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,7 +108,9 @@ func TestUnevenCRDs(t *testing.T) {
 		defer mu.Unlock()
 		return widgets[cluster+" "+name]
 	}
-	f := newFleet(t, aggregate.Options{}, func(f *fleet) {
+	logged := &logCounter{}
+	quiet := option(func(f *fleet) { f.options.Logger = logged.logger() })
+	f := newFleet(t, aggregate.Options{}, quiet, func(f *fleet) {
 		kind := &unstructured.Unstructured{}
 		kind.SetGroupVersionKind(widgetKind)
 		if err := f.mgr.GetFieldIndexer().IndexField(t.Context(), kind, "first", func(o client.Object) []string {
@@ -168,6 +173,39 @@ func TestUnevenCRDs(t *testing.T) {
 	installWidgets(t, losing)
 	createWidget(t, losing, "three")
 	eventually(t, "a widget where the kind has come back", func() bool { return saw("x/losing", "three") })
+
+	lines, failures := logged.counts()
+	t.Logf("%d lines were logged", lines)
+	if lines > 100 {
+		t.Errorf("%d lines were logged: a storm", lines)
+	}
+	for _, line := range failures {
+		t.Errorf("logged as an error: %s", line)
+	}
+}
+
+// logCounter counts what is logged by the manager, its controllers and the provider.
+type logCounter struct {
+	mu       sync.Mutex
+	lines    int
+	failures []string
+}
+
+func (c *logCounter) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.lines++
+		if strings.Contains(args, `"error"=`) {
+			c.failures = append(c.failures, prefix+" "+args)
+		}
+	}, funcr.Options{})
+}
+
+func (c *logCounter) counts() (lines int, failures []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lines, slices.Clone(c.failures)
 }
 
 // A kind that the user may not watch is reported, and harms no other.
