@@ -2,9 +2,7 @@ package aggregate_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,6 +27,7 @@ import (
 	"github.com/tributary-fleet/tributary/backends"
 	"github.com/tributary-fleet/tributary/connection"
 	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
+	"github.com/tributary-fleet/tributary/internal/testing/faultproxy"
 )
 
 var planes controlplane.Pool
@@ -231,35 +230,15 @@ func configMap(t *testing.T, plane *controlplane.ControlPlane, name string) stri
 	return "default/" + name
 }
 
-// silent returns the address of a listener that accepts connections and never answers.
+// silent returns the address of something that accepts connections and never answers.
 func silent(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := faultproxy.Start("127.0.0.1:1", faultproxy.Options{Mode: faultproxy.Blackhole}) // it leads nowhere
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			mu.Lock()
-			conns = append(conns, c)
-			mu.Unlock()
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		wg.Wait()
-		for _, c := range conns {
-			_ = c.Close()
-		}
-	})
-	return l.Addr().String()
+	t.Cleanup(p.Close)
+	return p.Addr()
 }
 
 var users atomic.Int64 // how many newUser has made: a control plane knows each name once, however often a test runs
