@@ -77,6 +77,17 @@ func (f *fleet) watching(token string) int {
 	return f.open[token]
 }
 
+// watches counts the open watches of all tokens.
+func (f *fleet) watches() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, open := range f.open {
+		n += open
+	}
+	return n
+}
+
 func (f *fleet) requests(token string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
