@@ -26,6 +26,7 @@ import (
 	"github.com/tributary-fleet/tributary/aggregate"
 	"github.com/tributary-fleet/tributary/backends"
 	"github.com/tributary-fleet/tributary/connection"
+	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/fakeapi"
 )
 
@@ -59,11 +60,11 @@ func startFleet(b *testing.B, opts aggregate.Options, prepare func(mcmanager.Man
 	if err != nil {
 		b.Fatal(err)
 	}
-	inv := newInventory()
+	inv := endtoend.NewInventory()
 	if err := p.Add("x", inv, aggregate.BackendOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	mgr, err := mcmanager.New(hubless, p, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard()})
+	mgr, err := mcmanager.New(endtoend.Hubless, p, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard()})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func startFleet(b *testing.B, opts aggregate.Options, prepare func(mcmanager.Man
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	<-inv.running
+	<-inv.Running
 	end := sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -83,7 +84,7 @@ func startFleet(b *testing.B, opts aggregate.Options, prepare func(mcmanager.Man
 		}
 	})
 	b.Cleanup(end)
-	return &benchFleet{p, inv.say(), end}
+	return &benchFleet{p, inv.Say(), end}
 }
 
 // engaged counts the clusters in the state Engaged for the reason Ready.
@@ -151,7 +152,7 @@ func engageFakes(b *testing.B, f *benchFleet, server *fakeapi.Server, n int) []b
 	all := make([]backends.Cluster, n)
 	for i := range all {
 		c := server.Cluster(fmt.Sprint("c", i))
-		all[i] = fakeMember(c, server.Addr(), server, fmt.Sprint("c", i), strings.Repeat("token-", 160))
+		all[i] = endtoend.FakeMember(c, server.Addr(), server, fmt.Sprint("c", i), strings.Repeat("token-", 160))
 		entry := inventoryEntry(all[i].Name, "")
 		all[i].Info, all[i].Source, all[i].Hints = entry.Info, entry.Source, entry.Hints
 		f.say.Engage(all[i])

@@ -1,18 +1,13 @@
 package aggregate_test
 
 import (
-	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/tributary-fleet/tributary/aggregate"
 	"github.com/tributary-fleet/tributary/backends"
-	"github.com/tributary-fleet/tributary/connection"
+	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/fakeapi"
 	"github.com/tributary-fleet/tributary/internal/testing/faultproxy"
 )
@@ -91,14 +86,14 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(other.Close)
-	f := newFleet(t, aggregate.Options{
+	f := endtoend.Start(t, aggregate.Options{
 		ConnectTimeout: 3 * time.Second, RetryBase: 100 * time.Millisecond, RetryMax: 500 * time.Millisecond,
 		ProbeInterval: 300 * time.Millisecond, ProbeTimeout: 3 * time.Second, ProbeFailures: 3, DrainTimeout: 2 * time.Second,
 	})
-	inv := started(t, f, "x")
+	inv := f.Declare(t, "x")
 	healthy := server.Cluster("healthy")
-	inv.say().Engage(fakeMember(healthy, server.Addr(), server, "healthy", ""))
-	eventually(t, "the healthy member is engaged", func() bool { return f.is("x/healthy", backends.Engaged, backends.ReasonReady) })
+	inv.Say().Engage(endtoend.FakeMember(healthy, server.Addr(), server, "healthy", ""))
+	endtoend.Eventually(t, "the healthy member is engaged", func() bool { return f.Is("x/healthy", backends.Engaged, backends.ReasonReady) })
 
 	t.Run("cases", func(t *testing.T) {
 		for _, fault := range faults {
@@ -115,8 +110,8 @@ func TestFaults(t *testing.T) {
 						t.Fatal(err)
 					}
 					t.Cleanup(v.proxy.Close)
-					c := &faultCase{fleet: f, inv: inv, victim: v, fault: fault, name: name, healthy: healthy}
-					t.Cleanup(func() { inv.say().Disengage(name, backends.ReasonDeleted) })
+					c := &faultCase{Fleet: f, inv: inv, victim: v, fault: fault, name: name, healthy: healthy}
+					t.Cleanup(func() { inv.Say().Disengage(name, backends.ReasonDeleted) })
 					switch moment {
 					case "connecting":
 						c.atConnecting(t)
@@ -133,14 +128,14 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	})
-	if s := f.status("x/healthy"); s.State != backends.Engaged {
+	if s := f.Status("x/healthy"); s.State != backends.Engaged {
 		t.Errorf("the healthy member is %s (%s) in the end", s.State, s.Reason)
 	}
 }
 
 type faultCase struct {
-	*fleet
-	inv     *inventory
+	*endtoend.Fleet
+	inv     *endtoend.Inventory
 	victim  *victim
 	fault   fault
 	name    string
@@ -150,29 +145,29 @@ type faultCase struct {
 func (c *faultCase) public() string { return "x/" + c.name }
 
 func (c *faultCase) engage(token string) {
-	c.inv.say().Engage(fakeMember(c.victim.Cluster, c.victim.proxy.Addr(), c.victim.server, c.name, token))
+	c.inv.Say().Engage(endtoend.FakeMember(c.victim.Cluster, c.victim.proxy.Addr(), c.victim.server, c.name, token))
 }
 
 // well waits until the victim is engaged, healthy and reconciled.
 func (c *faultCase) well(t *testing.T, what string) {
 	t.Helper()
-	eventually(t, what+": ready", func() bool { return c.is(c.public(), backends.Engaged, backends.ReasonReady) })
-	key := put(t, c.victim.Cluster, "victim")
-	eventually(t, what+": reconciled", func() bool { return c.saw(c.public(), key) > 0 })
+	endtoend.Eventually(t, what+": ready", func() bool { return c.Is(c.public(), backends.Engaged, backends.ReasonReady) })
+	key := endtoend.PutConfigMap(t, c.victim.Cluster, "victim")
+	endtoend.Eventually(t, what+": reconciled", func() bool { return c.Saw(c.public(), key) > 0 })
 }
 
 // unharmed makes sure that the healthy member is reconciled now.
 func (c *faultCase) unharmed(t *testing.T) {
 	t.Helper()
-	key := put(t, c.healthy, c.name)
-	eventually(t, "the healthy member is reconciled", func() bool { return c.saw("x/healthy", key) > 0 })
+	key := endtoend.PutConfigMap(t, c.healthy, c.name)
+	endtoend.Eventually(t, "the healthy member is reconciled", func() bool { return c.Saw("x/healthy", key) > 0 })
 }
 
 func (c *faultCase) atConnecting(t *testing.T) {
 	c.fault.make(t, c.victim)
 	c.engage(goodToken)
 	if c.fault.atConnect != "" {
-		eventually(t, "the reason is shown", func() bool { return c.is(c.public(), backends.Connecting, c.fault.atConnect) })
+		endtoend.Eventually(t, "the reason is shown", func() bool { return c.Is(c.public(), backends.Connecting, c.fault.atConnect) })
 	}
 	c.unharmed(t)
 	c.fault.mend(t, c.victim)
@@ -183,7 +178,7 @@ func (c *faultCase) atConnecting(t *testing.T) {
 func (c *faultCase) atSyncing(t *testing.T) {
 	c.victim.SetFault("/api/v1/configmaps", fakeapi.Fault{Hang: true})
 	c.engage(goodToken)
-	eventually(t, "syncing", func() bool { return c.is(c.public(), backends.Engaged, backends.ReasonSyncing) })
+	endtoend.Eventually(t, "syncing", func() bool { return c.Is(c.public(), backends.Engaged, backends.ReasonSyncing) })
 	c.victim.ClearFaults()
 	c.fault.make(t, c.victim)
 	c.unharmed(t)
@@ -198,8 +193,8 @@ func (c *faultCase) whileEngaged(t *testing.T) {
 	c.well(t, "before")
 	c.fault.make(t, c.victim)
 	if c.fault.interrupted {
-		eventually(t, "the trouble is shown", func() bool {
-			s := c.status(c.public())
+		endtoend.Eventually(t, "the trouble is shown", func() bool {
+			s := c.Status(c.public())
 			return s.State == backends.Degraded || s.State == backends.Disconnected
 		})
 	}
@@ -214,16 +209,16 @@ func (c *faultCase) whileSwapping(t *testing.T) {
 	c.fault.make(t, c.victim)
 	c.engage(nextToken)
 	if c.fault.atSwap != "" {
-		eventually(t, "the trouble is shown", func() bool {
-			s := c.status(c.public())
+		endtoend.Eventually(t, "the trouble is shown", func() bool {
+			s := c.Status(c.public())
 			return s.State == backends.Degraded || s.State == backends.Disconnected
 		})
 	}
 	c.unharmed(t)
 	c.fault.mend(t, c.victim)
 	c.well(t, "mended")
-	eventually(t, "the new credential is in force", func() bool {
-		config, err := c.RESTConfigFor(t.Context(), name(c.public()))
+	endtoend.Eventually(t, "the new credential is in force", func() bool {
+		config, err := c.RESTConfigFor(t.Context(), endtoend.Name(c.public()))
 		return err == nil && config.BearerToken == nextToken
 	})
 }
@@ -232,28 +227,7 @@ func (c *faultCase) whileRemoving(t *testing.T) {
 	c.engage(goodToken)
 	c.well(t, "before")
 	c.fault.make(t, c.victim)
-	c.inv.say().Disengage(c.name, backends.ReasonDeleted)
+	c.inv.Say().Disengage(c.name, backends.ReasonDeleted)
 	c.unharmed(t)
-	eventually(t, "nothing is left", func() bool { return c.status(c.public()).Name == "" })
-}
-
-// fakeMember declares a fake cluster that is reached through addr.
-func fakeMember(c *fakeapi.Cluster, addr string, server *fakeapi.Server, name, token string) backends.Cluster {
-	return backends.Cluster{Name: name, Connection: connection.Spec{
-		Endpoint: connection.Endpoint{
-			Server: strings.Replace(c.URL(), server.Addr(), addr, 1), CAData: server.CAData(),
-		},
-		Auth: connection.Auth{Token: connection.NewSecret(token)},
-	}}
-}
-
-// put creates a ConfigMap in a fake cluster, under a name that is new, and returns namespace/name.
-func put(t *testing.T, c *fakeapi.Cluster, prefix string) string {
-	t.Helper()
-	name := fmt.Sprint(prefix, "-", configMaps.Add(1))
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-	if err := c.Put(cm); err != nil {
-		t.Fatal(err)
-	}
-	return "default/" + name
+	endtoend.Eventually(t, "nothing is left", func() bool { return c.Status(c.public()).Name == "" })
 }

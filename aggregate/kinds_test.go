@@ -20,12 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 
 	"github.com/tributary-fleet/tributary/aggregate"
 	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 )
 
@@ -81,7 +83,7 @@ func createWidget(t *testing.T, plane *controlplane.ControlPlane, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "widget created", func() bool {
+	endtoend.Eventually(t, "widget created", func() bool {
 		w := &unstructured.Unstructured{}
 		w.SetGroupVersionKind(widgetKind)
 		w.SetNamespace("default")
@@ -109,16 +111,16 @@ func TestUnevenCRDs(t *testing.T) {
 		return widgets[cluster+" "+name]
 	}
 	logged := &logCounter{}
-	quiet := option(func(f *fleet) { f.options.Logger = logged.logger() })
-	f := newFleet(t, aggregate.Options{}, quiet, func(f *fleet) {
+	quiet := endtoend.WithManager(func(o *mcmanager.Options) { o.Logger = logged.logger() })
+	f := endtoend.Start(t, aggregate.Options{}, quiet, endtoend.Before(func(f *endtoend.Fleet) {
 		kind := &unstructured.Unstructured{}
 		kind.SetGroupVersionKind(widgetKind)
-		if err := f.mgr.GetFieldIndexer().IndexField(t.Context(), kind, "first", func(o client.Object) []string {
+		if err := f.Manager.GetFieldIndexer().IndexField(t.Context(), kind, "first", func(o client.Object) []string {
 			return []string{o.GetName()[:1]}
 		}); err != nil {
 			t.Fatal(err)
 		}
-		err := mcbuilder.ControllerManagedBy(f.mgr).Named("widgets").For(kind).
+		err := mcbuilder.ControllerManagedBy(f.Manager).Named("widgets").For(kind).
 			WithOptions(controller.TypedOptions[mcreconcile.Request]{SkipNameValidation: new(true)}).
 			Complete(mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
 				mu.Lock()
@@ -129,23 +131,23 @@ func TestUnevenCRDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	})
-	inv := started(t, f, "x")
+	}))
+	inv := f.Declare(t, "x")
 	for name, plane := range members {
-		inv.say().Engage(member(t, name, plane.Kubeconfig()))
+		inv.Say().Engage(endtoend.Member(t, name, plane.Kubeconfig()))
 	}
 	for name, plane := range members {
-		cm := configMap(t, plane, "here")
-		eventually(t, "ConfigMaps of "+name+" are reconciled", func() bool { return f.saw("x/"+name, cm) > 0 })
-		eventually(t, name+" is engaged", func() bool { return f.is("x/"+name, backends.Engaged, backends.ReasonReady) })
+		cm := endtoend.ConfigMap(t, plane, "here")
+		endtoend.Eventually(t, "ConfigMaps of "+name+" are reconciled", func() bool { return f.Saw("x/"+name, cm) > 0 })
+		endtoend.Eventually(t, name+" is engaged", func() bool { return f.Is("x/"+name, backends.Engaged, backends.ReasonReady) })
 	}
 	for _, name := range []string{"without", "getting"} {
-		if s := f.status("x/" + name); !strings.Contains(s.Message, "Widget.example.com") {
+		if s := f.Status("x/" + name); !strings.Contains(s.Message, "Widget.example.com") {
 			t.Errorf("status of %s does not name the missing kind: %q", name, s.Message)
 		}
 	}
 	createWidget(t, with, "one")
-	eventually(t, "a widget where the kind always was", func() bool { return saw("x/with", "one") })
+	endtoend.Eventually(t, "a widget where the kind always was", func() bool { return saw("x/with", "one") })
 
 	cl, err := f.Get(t.Context(), "x/getting")
 	if err != nil {
@@ -153,7 +155,7 @@ func TestUnevenCRDs(t *testing.T) {
 	}
 	installWidgets(t, getting)
 	createWidget(t, getting, "two")
-	eventually(t, "a widget where the kind has come", func() bool { return saw("x/getting", "two") })
+	endtoend.Eventually(t, "a widget where the kind has come", func() bool { return saw("x/getting", "two") })
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(widgetKind)
 	if err := cl.GetCache().List(t.Context(), list, client.MatchingFields{"first": "t"}); err != nil || len(list.Items) != 1 {
@@ -164,15 +166,15 @@ func TestUnevenCRDs(t *testing.T) {
 	}
 
 	removeWidgets(t, losing)
-	eventually(t, "the lost kind is shown", func() bool { return strings.Contains(f.status("x/losing").Message, "Widget.example.com") })
-	cm := configMap(t, losing, "still")
-	eventually(t, "ConfigMaps are reconciled still", func() bool { return f.saw("x/losing", cm) > 0 })
-	if s := f.status("x/losing"); s.State != backends.Engaged {
+	endtoend.Eventually(t, "the lost kind is shown", func() bool { return strings.Contains(f.Status("x/losing").Message, "Widget.example.com") })
+	cm := endtoend.ConfigMap(t, losing, "still")
+	endtoend.Eventually(t, "ConfigMaps are reconciled still", func() bool { return f.Saw("x/losing", cm) > 0 })
+	if s := f.Status("x/losing"); s.State != backends.Engaged {
 		t.Errorf("state after losing a kind: %s (%s)", s.State, s.Reason)
 	}
 	installWidgets(t, losing)
 	createWidget(t, losing, "three")
-	eventually(t, "a widget where the kind has come back", func() bool { return saw("x/losing", "three") })
+	endtoend.Eventually(t, "a widget where the kind has come back", func() bool { return saw("x/losing", "three") })
 
 	lines, failures := logged.counts()
 	t.Logf("%d lines were logged", lines)
@@ -212,12 +214,12 @@ func (c *logCounter) counts() (lines int, failures []string) {
 func TestForbiddenKind(t *testing.T) {
 	plane := planes.Get(t, controlplane.Options{Name: "one"})
 	rules := []rbacv1.PolicyRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"namespaces"}}}
-	user := newUser(t, plane, rules...)
-	f := newFleet(t, aggregate.Options{})
-	inv := started(t, f, "x")
-	inv.say().Engage(member(t, "a", issue(t, user).Kubeconfig()))
-	eventually(t, "the refused watch is shown", func() bool { return f.is("x/a", backends.Degraded, backends.ReasonWatchRefused) })
-	if s := f.status("x/a"); !strings.Contains(s.Message, "/api/v1/configmaps") || !strings.Contains(s.Message, "403") {
+	user := endtoend.NewUser(t, plane, rules...)
+	f := endtoend.Start(t, aggregate.Options{})
+	inv := f.Declare(t, "x")
+	inv.Say().Engage(endtoend.Member(t, "a", endtoend.Issue(t, user).Kubeconfig()))
+	endtoend.Eventually(t, "the refused watch is shown", func() bool { return f.Is("x/a", backends.Degraded, backends.ReasonWatchRefused) })
+	if s := f.Status("x/a"); !strings.Contains(s.Message, "/api/v1/configmaps") || !strings.Contains(s.Message, "403") {
 		t.Errorf("the message does not say what is refused: %q", s.Message)
 	}
 	cl, err := f.Get(t.Context(), "x/a")
@@ -232,7 +234,7 @@ func TestForbiddenKind(t *testing.T) {
 	if err := user.SetRules(t.Context(), append(rules, controlplane.Everything()...)...); err != nil {
 		t.Fatal(err)
 	}
-	cm := configMap(t, plane, "allowed")
-	eventually(t, "reconciled once it is allowed", func() bool { return f.saw("x/a", cm) > 0 })
-	eventually(t, "all well", func() bool { return f.is("x/a", backends.Engaged, backends.ReasonReady) })
+	cm := endtoend.ConfigMap(t, plane, "allowed")
+	endtoend.Eventually(t, "reconciled once it is allowed", func() bool { return f.Saw("x/a", cm) > 0 })
+	endtoend.Eventually(t, "all well", func() bool { return f.Is("x/a", backends.Engaged, backends.ReasonReady) })
 }

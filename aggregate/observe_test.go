@@ -12,35 +12,35 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
 	"github.com/tributary-fleet/tributary/aggregate"
 	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 )
 
 // Changes of state are Events on the object that lists the cluster.
 func TestEvents(t *testing.T) {
 	hub := planes.Get(t, controlplane.Options{Name: "one"})
-	server := newServer(t)
+	server := endtoend.Fakes(t)
 	fake := server.Cluster("c")
-	f := newFleet(t, aggregate.Options{}, withManager(hub, func(*mcmanager.Options) {}))
-	inv := newInventory()
-	if err := f.Add("x", inv, aggregate.BackendOptions{Events: f.mgr.GetLocalManager().GetEventRecorder("tributary")}); err != nil {
+	f := endtoend.Start(t, aggregate.Options{}, endtoend.WithHub(hub))
+	inv := endtoend.NewInventory()
+	if err := f.Add("x", inv, aggregate.BackendOptions{Events: f.Manager.GetLocalManager().GetEventRecorder("tributary")}); err != nil {
 		t.Fatal(err)
 	}
-	<-inv.running
+	<-inv.Running
 
 	c, err := client.New(hub.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("listed-", users.Add(1))}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: endtoend.Unique("listed")}}
 	if err := c.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
 	source := backends.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, UID: string(secret.UID)}
-	inv.say().Hold("c", backends.Hold{Reason: backends.ReasonInvalidKubeconfig, Rejected: true, Message: "it is broken", Source: source})
+	inv.Say().Hold("c", backends.Hold{Reason: backends.ReasonInvalidKubeconfig, Rejected: true, Message: "it is broken", Source: source})
 	events := func() (found []string) {
 		var list eventsv1.EventList
 		if err := c.List(t.Context(), &list, client.InNamespace("default")); err != nil {
@@ -56,13 +56,13 @@ func TestEvents(t *testing.T) {
 	has := func(event string) func() bool {
 		return func() bool { return strings.Contains(strings.Join(events(), "\n"), event) }
 	}
-	eventually(t, "the refusal is an Event", has("Warning InvalidKubeconfig Rejected: cluster x/c is Rejected: it is broken"))
-	cluster := fakeMember(fake, server.Addr(), server, "c", "token")
+	endtoend.Eventually(t, "the refusal is an Event", has("Warning InvalidKubeconfig Rejected: cluster x/c is Rejected: it is broken"))
+	cluster := endtoend.FakeMember(fake, server.Addr(), server, "c", "token")
 	cluster.Source = source
-	inv.say().Engage(cluster)
-	eventually(t, "the engagement is an Event", has("Normal Ready Engaged: cluster x/c is Engaged"))
+	inv.Say().Engage(cluster)
+	endtoend.Eventually(t, "the engagement is an Event", has("Normal Ready Engaged: cluster x/c is Engaged"))
 	for range 100 { // heartbeats
-		inv.say().Engage(cluster)
+		inv.Say().Engage(cluster)
 	}
 	if found := events(); len(found) > 5 {
 		t.Errorf("too many Events:\n%s", strings.Join(found, "\n"))
@@ -71,10 +71,10 @@ func TestEvents(t *testing.T) {
 
 // Metrics tell how many clusters are in which state, and forget those that are gone.
 func TestMetrics(t *testing.T) {
-	server := newServer(t)
+	server := endtoend.Fakes(t)
 	registry := prometheus.NewRegistry()
-	f := newFleet(t, aggregate.Options{Metrics: registry})
-	inv := started(t, f, "x")
+	f := endtoend.Start(t, aggregate.Options{Metrics: registry})
+	inv := f.Declare(t, "x")
 	metrics := func() map[string]float64 {
 		families, err := registry.Gather()
 		if err != nil {
@@ -93,10 +93,10 @@ func TestMetrics(t *testing.T) {
 		return values
 	}
 	for _, name := range []string{"a", "b"} {
-		inv.say().Engage(fakeMember(server.Cluster(name), server.Addr(), server, name, "token"))
+		inv.Say().Engage(endtoend.FakeMember(server.Cluster(name), server.Addr(), server, name, "token"))
 	}
-	inv.say().Hold("held", backends.Hold{Reason: backends.ReasonPaused})
-	eventually(t, "two engaged, one pending", func() bool {
+	inv.Say().Hold("held", backends.Hold{Reason: backends.ReasonPaused})
+	endtoend.Eventually(t, "two engaged, one pending", func() bool {
 		m := metrics()
 		return m["tributary_clusters{x,Engaged}"] == 2 && m["tributary_clusters{x,Pending}"] == 1 && m["tributary_first_sync_duration_seconds{x}"] == 2
 	})
@@ -104,14 +104,14 @@ func TestMetrics(t *testing.T) {
 	if m["tributary_connect_duration_seconds{x,ok}"] != 2 || m["tributary_last_contact_timestamp_seconds{x/a}"] == 0 {
 		t.Errorf("metrics: %v", m)
 	}
-	inv.say().Engage(fakeMember(server.Cluster("b"), server.Addr(), server, "a", "token"))
-	eventually(t, "replaced", func() bool { return metrics()["tributary_replaces_total{x}"] == 1 })
-	inv.say().Engage(fakeMember(server.Cluster("b"), server.Addr(), server, "b", "another"))
-	eventually(t, "swapped", func() bool { return metrics()["tributary_swaps_total{x}"] == 1 })
+	inv.Say().Engage(endtoend.FakeMember(server.Cluster("b"), server.Addr(), server, "a", "token"))
+	endtoend.Eventually(t, "replaced", func() bool { return metrics()["tributary_replaces_total{x}"] == 1 })
+	inv.Say().Engage(endtoend.FakeMember(server.Cluster("b"), server.Addr(), server, "b", "another"))
+	endtoend.Eventually(t, "swapped", func() bool { return metrics()["tributary_swaps_total{x}"] == 1 })
 	for _, name := range []string{"a", "b", "held"} {
-		inv.say().Disengage(name, backends.ReasonDeleted)
+		inv.Say().Disengage(name, backends.ReasonDeleted)
 	}
-	eventually(t, "gone", func() bool { return len(f.Clusters()) == 0 })
+	endtoend.Eventually(t, "gone", func() bool { return len(f.Clusters()) == 0 })
 	left := map[string]float64{}
 	for key, value := range metrics() {
 		if strings.HasPrefix(key, "tributary_clusters") && value != 0 || strings.Contains(key, "x/") {

@@ -18,21 +18,22 @@ import (
 
 	"github.com/tributary-fleet/tributary/aggregate"
 	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/fakeapi"
 )
 
 // Client options that clusters share do not make them share a cache.
 func TestSharedClientOptions(t *testing.T) {
-	server := newServer(t)
+	server := endtoend.Fakes(t)
 	shared := &client.CacheOptions{}
-	f := newFleet(t, aggregate.Options{ClusterOptions: []cluster.Option{func(o *cluster.Options) { o.Client.Cache = shared }}})
-	inv := started(t, f, "x")
+	f := endtoend.Start(t, aggregate.Options{ClusterOptions: []cluster.Option{func(o *cluster.Options) { o.Client.Cache = shared }}})
+	inv := f.Declare(t, "x")
 	for _, name := range []string{"a", "b"} {
-		put(t, server.Cluster(name), name)
-		inv.say().Engage(fakeMember(server.Cluster(name), server.Addr(), server, name, "token"))
+		endtoend.PutConfigMap(t, server.Cluster(name), name)
+		inv.Say().Engage(endtoend.FakeMember(server.Cluster(name), server.Addr(), server, name, "token"))
 	}
 	for _, name := range []string{"a", "b"} {
-		eventually(t, "engaged", func() bool { return f.is("x/"+name, backends.Engaged, backends.ReasonReady) })
+		endtoend.Eventually(t, "engaged", func() bool { return f.Is("x/"+name, backends.Engaged, backends.ReasonReady) })
 		cl, err := f.Get(t.Context(), multicluster.ClusterName("x/"+name))
 		if err != nil {
 			t.Fatal(err)
@@ -47,19 +48,19 @@ func TestSharedClientOptions(t *testing.T) {
 // A cache of some namespaces delivers each event once to each handler, however many ask for its informer, and a read in a
 // namespace that does not sync waits no longer than its bound, whatever has synced beside it.
 func TestNamespacedCaches(t *testing.T) {
-	server := newServer(t)
+	server := endtoend.Fakes(t)
 	fake := server.Cluster("c")
-	f := newFleet(t, aggregate.Options{
+	f := endtoend.Start(t, aggregate.Options{
 		ReadTimeout: 200 * time.Millisecond,
 		ClusterOptions: []cluster.Option{func(o *cluster.Options) {
 			o.Cache.DefaultNamespaces = map[string]cache.Config{"default": {}, "other": {}}
 			o.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.Event{}: {}} // a kind that the member does not serve
 		}},
-	}, option(withoutControllers))
-	inv := started(t, f, "x")
+	}, endtoend.WithoutController())
+	inv := f.Declare(t, "x")
 	fake.SetFault("/api/v1/namespaces/other/configmaps", fakeapi.Fault{Status: 500})
-	inv.say().Engage(fakeMember(fake, server.Addr(), server, "c", "token"))
-	eventually(t, "engaged", func() bool { return f.is("x/c", backends.Engaged, backends.ReasonReady) })
+	inv.Say().Engage(endtoend.FakeMember(fake, server.Addr(), server, "c", "token"))
+	endtoend.Eventually(t, "engaged", func() bool { return f.Is("x/c", backends.Engaged, backends.ReasonReady) })
 	cl, err := f.Get(t.Context(), "x/c")
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +74,8 @@ func TestNamespacedCaches(t *testing.T) {
 	}
 	fake.ClearFaults()
 	var list corev1.ConfigMapList
-	key := put(t, fake, "once")
-	eventually(t, "the read succeeds when the namespace answers", func() bool {
+	key := endtoend.PutConfigMap(t, fake, "once")
+	endtoend.Eventually(t, "the read succeeds when the namespace answers", func() bool {
 		return cl.GetClient().List(t.Context(), &list, client.InNamespace("default")) == nil && len(list.Items) == 1
 	})
 
@@ -95,7 +96,7 @@ func TestNamespacedCaches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "handler synced", registration.HasSynced)
+		endtoend.Eventually(t, "handler synced", registration.HasSynced)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -107,12 +108,12 @@ func TestNamespacedCaches(t *testing.T) {
 // A backend that does not stop in time, and clusters that drain longer than the provider may take to stop, spoil
 // nothing: not the stop of the others, and not the next start.
 func TestStubbornBackend(t *testing.T) {
-	server := newServer(t)
+	server := endtoend.Fakes(t)
 	p, err := aggregate.New(aggregate.Options{StopTimeout: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stubborn := &stubbornInventory{inventory: newInventory(), release: make(chan struct{})}
+	stubborn := &stubbornInventory{Inventory: endtoend.NewInventory(), release: make(chan struct{})}
 	if err := p.Add("x", stubborn, aggregate.BackendOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -132,10 +133,10 @@ func TestStubbornBackend(t *testing.T) {
 		}
 	}
 	stop := start()
-	<-stubborn.running
-	old := stubborn.say()
-	old.Engage(fakeMember(server.Cluster("slow"), server.Addr(), server, "slow", "token"))
-	eventually(t, "engaged", func() bool { return len(p.Clusters()) == 1 && p.Clusters()[0].State == backends.Engaged })
+	<-stubborn.Running
+	old := stubborn.Say()
+	old.Engage(endtoend.FakeMember(server.Cluster("slow"), server.Addr(), server, "slow", "token"))
+	endtoend.Eventually(t, "engaged", func() bool { return len(p.Clusters()) == 1 && p.Clusters()[0].State == backends.Engaged })
 	if err := stop(); err == nil {
 		t.Error("a stop that left things behind says nothing")
 	}
@@ -148,10 +149,10 @@ func TestStubbornBackend(t *testing.T) {
 
 	stop = start()
 	close(stubborn.release) // only now the first run ends, and what it engaged
-	<-stubborn.running
-	stubborn.say().Engage(fakeMember(server.Cluster("c"), server.Addr(), server, "c", "token"))
+	<-stubborn.Running
+	stubborn.Say().Engage(endtoend.FakeMember(server.Cluster("c"), server.Addr(), server, "c", "token"))
 	old.Disengage("c", backends.ReasonDeleted)
-	eventually(t, "the second run counts", func() bool {
+	endtoend.Eventually(t, "the second run counts", func() bool {
 		c := p.Clusters()
 		return len(c) == 1 && c[0].Member == "c" && c[0].State == backends.Engaged && c[0].Reason == backends.ReasonReady
 	})
@@ -162,12 +163,12 @@ func TestStubbornBackend(t *testing.T) {
 
 // stubbornInventory does not return before it is released.
 type stubbornInventory struct {
-	*inventory
+	*endtoend.Inventory
 	release chan struct{}
 }
 
 func (s *stubbornInventory) Run(ctx context.Context, e backends.Engager) error {
-	err := s.inventory.Run(ctx, e)
+	err := s.Inventory.Run(ctx, e)
 	<-s.release
 	return err
 }
@@ -180,24 +181,24 @@ func (f awareFunc) Engage(ctx context.Context, name multicluster.ClusterName, cl
 
 // A removal that outlasts its context goes on by itself, and the name is free when it is done.
 func TestRemovalGoesOn(t *testing.T) {
-	f := newFleet(t, aggregate.Options{})
-	stubborn := &stubbornInventory{inventory: newInventory(), release: make(chan struct{})}
+	f := endtoend.Start(t, aggregate.Options{})
+	stubborn := &stubbornInventory{Inventory: endtoend.NewInventory(), release: make(chan struct{})}
 	if err := f.Add("x", stubborn, aggregate.BackendOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	<-stubborn.running
-	stubborn.say().Hold("a", backends.Hold{Reason: backends.ReasonPaused})
+	<-stubborn.Running
+	stubborn.Say().Hold("a", backends.Hold{Reason: backends.ReasonPaused})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.Remove(ctx, "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("Remove with a context that has ended: %v", err)
 	}
-	eventually(t, "its clusters are gone at once", func() bool { return len(f.Clusters()) == 0 })
-	if err := f.Add("x", newInventory(), aggregate.BackendOptions{}); !errors.Is(err, aggregate.ErrBackendExists) {
+	endtoend.Eventually(t, "its clusters are gone at once", func() bool { return len(f.Clusters()) == 0 })
+	if err := f.Add("x", endtoend.NewInventory(), aggregate.BackendOptions{}); !errors.Is(err, aggregate.ErrBackendExists) {
 		t.Errorf("Add during the removal: %v, want ErrBackendExists", err)
 	}
 	close(stubborn.release)
-	eventually(t, "the name is free", func() bool {
-		return f.Add("x", newInventory(), aggregate.BackendOptions{}) == nil
+	endtoend.Eventually(t, "the name is free", func() bool {
+		return f.Add("x", endtoend.NewInventory(), aggregate.BackendOptions{}) == nil
 	})
 }

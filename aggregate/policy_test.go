@@ -3,7 +3,6 @@ package aggregate_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"github.com/tributary-fleet/tributary/aggregate"
 	"github.com/tributary-fleet/tributary/backends"
 	kubeconfigs "github.com/tributary-fleet/tributary/backends/kubeconfig"
+	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 	"github.com/tributary-fleet/tributary/internal/testing/faultproxy"
 )
@@ -25,7 +25,7 @@ func TestPolicyEndsTheUseOfTheOldCredential(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	token := issue(t, newUser(t, member, controlplane.Everything()...))
+	token := endtoend.Issue(t, endtoend.NewUser(t, member, controlplane.Everything()...))
 	good := token.KubeconfigFor("https://" + proxy.Addr())
 
 	c, err := client.New(hub.Config(), client.Options{})
@@ -33,7 +33,7 @@ func TestPolicyEndsTheUseOfTheOldCredential(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("refused-", users.Add(1)), Labels: map[string]string{"test": "policy"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: endtoend.Unique("refused"), Labels: map[string]string{"test": "policy"}},
 		Data:       map[string][]byte{"kubeconfig": good},
 	}
 	if err := c.Create(t.Context(), secret); err != nil {
@@ -44,23 +44,23 @@ func TestPolicyEndsTheUseOfTheOldCredential(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFleet(t, aggregate.Options{})
+	f := endtoend.Start(t, aggregate.Options{})
 	if err := f.Add("x", backend, aggregate.BackendOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	public := "x/default/" + secret.Name
-	eventually(t, "engaged", func() bool { return f.is(public, backends.Engaged, backends.ReasonReady) })
+	endtoend.Eventually(t, "engaged", func() bool { return f.Is(public, backends.Engaged, backends.ReasonReady) })
 
 	secret.Data["kubeconfig"] = bytes.Replace(good, []byte("https://"), []byte("http://"), 1)
 	if err := c.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "refused", func() bool { return f.is(public, backends.Rejected, backends.ReasonPolicyViolation) })
-	eventually(t, "no connection is left", func() bool { return proxy.Stats().Active == 0 })
+	endtoend.Eventually(t, "refused", func() bool { return f.Is(public, backends.Rejected, backends.ReasonPolicyViolation) })
+	endtoend.Eventually(t, "no connection is left", func() bool { return proxy.Stats().Active == 0 })
 
 	secret.Data["kubeconfig"] = good
 	if err := c.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "engaged again", func() bool { return f.is(public, backends.Engaged, backends.ReasonReady) })
+	endtoend.Eventually(t, "engaged again", func() bool { return f.Is(public, backends.Engaged, backends.ReasonReady) })
 }

@@ -1,7 +1,6 @@
-package aggregate_test
+package inventory_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/tributary-fleet/tributary/aggregate"
 	"github.com/tributary-fleet/tributary/backends"
 	clusterprofiles "github.com/tributary-fleet/tributary/backends/inventory"
+	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 	"github.com/tributary-fleet/tributary/internal/testing/faultproxy"
 )
@@ -32,15 +32,15 @@ func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
 	if err := c.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	server := newServer(t)
+	server := endtoend.Fakes(t)
 	fake := server.Cluster("prod")
 	fake.AllowToken("token", "user")
-	key := put(t, fake, "mine")
+	key := endtoend.PutConfigMap(t, fake, "mine")
 	profile := healthyProfile(t, c, namespace.Name, "prod")
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "prod", Labels: map[string]string{
 			"x-k8s.io/cluster-inventory-consumer": "tributary", "x-k8s.io/cluster-profile": "prod"}},
-		Data: map[string][]byte{"Config": kubeconfigAt(t, fake.URL(), server.CAData(), "token")},
+		Data: map[string][]byte{"Config": endtoend.Kubeconfig(t, fake.URL(), server.CAData(), "token")},
 	}
 	if err := c.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
@@ -50,18 +50,18 @@ func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFleet(t, aggregate.Options{})
+	f := endtoend.Start(t, aggregate.Options{})
 	if err := f.Add("hub", backend, aggregate.BackendOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	public := "hub/" + namespace.Name + "/prod"
-	eventually(t, "reconciled", func() bool { return f.saw(public, key) > 0 })
-	eventually(t, "engaged", func() bool { return f.is(public, backends.Engaged, backends.ReasonReady) })
-	cl, err := f.Get(t.Context(), name(public))
+	endtoend.Eventually(t, "reconciled", func() bool { return f.Saw(public, key) > 0 })
+	endtoend.Eventually(t, "engaged", func() bool { return f.Is(public, backends.Engaged, backends.ReasonReady) })
+	cl, err := f.Get(t.Context(), endtoend.Name(public))
 	if err != nil {
 		t.Fatal(err)
 	}
-	since, reconciled := f.status(public).Since, f.saw(public, key)
+	since, reconciled := f.Status(public).Since, f.Saw(public, key)
 	fake.Counter.Reset()
 
 	for i := range updates {
@@ -76,16 +76,16 @@ func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the last label is known", func() bool {
-		return f.status(public).Info.Labels["heartbeat"] == fmt.Sprint(updates-2)
+	endtoend.Eventually(t, "the last label is known", func() bool {
+		return f.Status(public).Info.Labels["heartbeat"] == fmt.Sprint(updates-2)
 	})
-	if now, err := f.Get(t.Context(), name(public)); err != nil || now != cl {
+	if now, err := f.Get(t.Context(), endtoend.Name(public)); err != nil || now != cl {
 		t.Errorf("the cluster was engaged anew (%v)", err)
 	}
-	if now := f.status(public); now.State != backends.Engaged || !now.Since.Equal(since) {
+	if now := f.Status(public); now.State != backends.Engaged || !now.Since.Equal(since) {
 		t.Errorf("the state changed: %+v", now)
 	}
-	if n := f.saw(public, key); n != reconciled {
+	if n := f.Saw(public, key); n != reconciled {
 		t.Errorf("%d more reconciles", n-reconciled)
 	}
 	if n := fake.Counter.Relists(); n > 0 {
@@ -140,20 +140,4 @@ func healthyProfile(t *testing.T, c client.Client, namespace, name string) *v1al
 		t.Fatal(err)
 	}
 	return profile
-}
-
-// kubeconfig returns a kubeconfig with a bearer token.
-func kubeconfigAt(t *testing.T, server string, ca []byte, token string) []byte {
-	t.Helper()
-	type object = map[string]any
-	data, err := json.Marshal(object{
-		"apiVersion": "v1", "kind": "Config", "current-context": "c",
-		"clusters": []object{{"name": "c", "cluster": object{"server": server, "certificate-authority-data": ca}}},
-		"users":    []object{{"name": "u", "user": object{"token": token}}},
-		"contexts": []object{{"name": "c", "context": object{"cluster": "c", "user": "u"}}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }

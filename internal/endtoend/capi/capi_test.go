@@ -1,0 +1,146 @@
+package capi_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tributary-fleet/tributary/aggregate"
+	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/backends/capi"
+	"github.com/tributary-fleet/tributary/internal/endtoend"
+	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
+	"github.com/tributary-fleet/tributary/internal/testing/faultproxy"
+)
+
+// management is a management cluster of Cluster API, as its controllers write to it.
+type management struct {
+	client.Client
+	plane     *controlplane.ControlPlane
+	namespace string
+}
+
+func newManagement(t *testing.T, name string) *management {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plane := planes.Get(t, controlplane.Options{Name: name, CRDs: []controlplane.CRDs{controlplane.ClusterAPI}})
+	c, err := client.New(plane.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "capi-"}}
+	if err := c.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	return &management{Client: c, plane: plane, namespace: namespace.Name}
+}
+
+// provision creates a Cluster whose control plane is initialized.
+func (m *management) provision(t *testing.T, name string) {
+	t.Helper()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: name},
+		Spec: clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "AWSManagedCluster", Name: name}}}
+	if err := m.Create(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Status.Initialization.ControlPlaneInitialized = new(true)
+	if err := m.Status().Update(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeKubeconfig writes the Cluster's kubeconfig Secret, as often as it is called.
+func (m *management) writeKubeconfig(t *testing.T, name string, kubeconfig []byte) {
+	t.Helper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: name + "-kubeconfig",
+			Labels: map[string]string{clusterv1.ClusterNameLabel: name}},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{"value": kubeconfig},
+	}
+	err := m.Update(t.Context(), secret)
+	if client.IgnoreNotFound(err) == nil && err != nil {
+		err = m.Create(t.Context(), secret)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Cluster API's provider for EKS writes a new token into the kubeconfig Secret at every reconcile. A hundred of them cost
+// no LIST and no engagement, though the old ones are revoked, and a controller with three watches misses nothing.
+func TestClusterAPIRotatesTokens(t *testing.T) {
+	const rotations = 100
+	hub := newManagement(t, "management")
+	plane := planes.Get(t, controlplane.Options{Name: "one"})
+	proxy := endtoend.Counting(t, plane)
+	admin, err := client.New(plane.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := endtoend.NewUser(t, plane, controlplane.Everything()...)
+	token := endtoend.Issue(t, user)
+	hub.provision(t, "prod")
+	hub.writeKubeconfig(t, "prod", endtoend.Kubeconfig(t, proxy.URL(), proxy.CAData(), token.Token()))
+
+	backend, err := capi.New(capi.Options{Hub: hub.plane.Config(), Namespaces: []string{hub.namespace}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds endtoend.ThreeKinds
+	f := endtoend.Start(t, aggregate.Options{}, endtoend.WithoutController(), endtoend.Before(kinds.Watch(t)))
+	if err := f.Add("capi", backend, aggregate.BackendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	public := "capi/" + hub.namespace + "/prod"
+	endtoend.Eventually(t, "engaged", func() bool { return f.Is(public, backends.Engaged, backends.ReasonReady) })
+	first := kinds.Create(t, admin)
+	endtoend.Eventually(t, "three kinds are watched", func() bool { return kinds.SawAll(first) })
+	cl, err := f.Get(t.Context(), endtoend.Name(public))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Counter.Reset()
+
+	begin := time.Now()
+	for range rotations {
+		next := endtoend.Issue(t, user)
+		hub.writeKubeconfig(t, "prod", endtoend.Kubeconfig(t, proxy.URL(), proxy.CAData(), next.Token()))
+		endtoend.Eventually(t, "the new token is in force", func() bool {
+			config, err := f.RESTConfigFor(t.Context(), endtoend.Name(public))
+			return err == nil && config.BearerToken == next.Token()
+		})
+		if err := token.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		token = next
+		objects := kinds.Create(t, admin)
+		endtoend.Eventually(t, "the controller sees three new objects", func() bool { return kinds.SawAll(objects) })
+	}
+	t.Logf("%d rotations in %v: %d requests at the member, %d of them watches", rotations, time.Since(begin).Round(time.Millisecond),
+		proxy.Counter.Count(), proxy.Counter.Count(faultproxy.WithVerb(faultproxy.Watch)))
+	if n := proxy.Counter.Relists(); n != 0 {
+		t.Errorf("%d relists, want none", n)
+	}
+	if n := proxy.Counter.Count(faultproxy.WithStatus(401)); n != 0 {
+		t.Errorf("%d requests were refused with 401, want none", n)
+	}
+	if now, err := f.Get(t.Context(), endtoend.Name(public)); err != nil || now != cl {
+		t.Errorf("the cluster was engaged anew (%v)", err)
+	}
+	if errs := kinds.Errors(); len(errs) > 0 {
+		t.Errorf("the controller saw %d errors, the first: %v", len(errs), errs[0])
+	}
+}
