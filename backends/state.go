@@ -123,8 +123,20 @@ const (
 	ReasonEngageFailed Reason = "EngageFailed"
 	// ReasonReplaced: another cluster took over the name.
 	ReasonReplaced Reason = "Replaced"
-	// ReasonServedByOther: another backend of the overlay serves the name.
+	// ReasonServedByOther: another backend of the overlay serves the name; this one could take over without a relist.
 	ReasonServedByOther Reason = "ServedByOther"
+	// ReasonNotProved: a candidate of an overlay was not connected to yet.
+	ReasonNotProved Reason = "NotProved"
+	// ReasonIdentityDiffers: a candidate of an overlay leads to another cluster than the one that the name stands for.
+	ReasonIdentityDiffers Reason = "IdentityDiffers"
+	// ReasonIdentityUnknown: a candidate of an overlay is not known to lead to the cluster that the name stands for.
+	ReasonIdentityUnknown Reason = "IdentityUnknown"
+	// ReasonInsufficientRights: a candidate of an overlay may not list and watch what is being watched.
+	ReasonInsufficientRights Reason = "InsufficientRights"
+	// ReasonDuplicate: another name leads to the same cluster.
+	ReasonDuplicate Reason = "Duplicate"
+	// ReasonVanished: the cluster left its inventory together with many others; it is kept for a while.
+	ReasonVanished Reason = "Vanished"
 	// ReasonBackendRemoved: the backend was removed from the fleet.
 	ReasonBackendRemoved Reason = "BackendRemoved"
 	// ReasonStopped: the provider is stopping.

@@ -1,6 +1,8 @@
 package engagement
 
 import (
+	"time"
+
 	"github.com/tributary-fleet/tributary/backends"
 )
 
@@ -24,12 +26,22 @@ type (
 		Source string
 		Reason backends.Reason
 	}
+	// Ranked: a source's place in the order of precedence, or what it may do, is another now.
+	Ranked struct {
+		Source Source
+	}
+	// Claimed: other names lead to the same cluster. First is the one that comes first in order, unless that is this
+	// one; then Others is how many there are. Shadowed says that First serves the cluster instead of this one.
+	Claimed struct {
+		First    string
+		Others   int
+		Shadowed bool
+	}
 	// Connected: the attempt of this generation has proved its connection.
 	Connected struct {
 		Generation uint64
 		Facts      Facts
-		// SwapOnly is the engagement that the connection was prepared to be swapped under; 0 if a new cluster
-		// was built upon it.
+		// SwapOnly is the engagement that the connection was prepared to be swapped under; 0 if it cannot be.
 		SwapOnly uint64
 		Jitter   float64 // in [0,1): spreads the probes of many clusters
 	}
@@ -86,6 +98,8 @@ type (
 func (Declared) event()       {}
 func (Held) event()           {}
 func (Withdrawn) event()      {}
+func (Ranked) event()         {}
+func (Claimed) event()        {}
 func (Connected) event()      {}
 func (ConnectFailed) event()  {}
 func (EngageReturned) event() {}
@@ -101,6 +115,12 @@ func (Tick) event()           {}
 type Source struct {
 	Name string
 	Rank int
+	// Replace lets the source take a name over from one that leads to another cluster, or to one that is not known to
+	// be the same.
+	Replace bool
+	// NotBefore keeps a name that nobody serves from being served by the source: one before it in the order may
+	// list it too, and has not been heard yet.
+	NotBefore time.Time
 }
 
 // Failure is why something failed, without secrets.
@@ -129,12 +149,14 @@ type Action interface{ action() }
 
 type (
 	// Connect: start an attempt for this generation. Running is the engagement that it would take over, or 0, and
-	// RunningLink what that runs upon.
+	// RunningLink what that runs upon. With SwapOnly, the connection is to be proved, and may then be swapped under
+	// Running, but never be engaged: no cluster is built upon it.
 	Connect struct {
 		Generation  uint64
 		Link        Link
 		Running     uint64
 		RunningLink Link
+		SwapOnly    bool
 	}
 	// CancelConnect: end this attempt. A result that comes nevertheless is to be closed.
 	CancelConnect struct {

@@ -17,14 +17,36 @@ type Link struct {
 
 // CanSwap reports whether a running engagement may go on upon another link, caches and all: it leads to the same
 // cluster, and its user may watch what is being watched.
-func CanSwap(running, next Link) bool {
+func CanSwap(running, next Link) bool { return judge(running, next) == verdictReady }
+
+// verdict is what would become of an engagement that goes on upon another link.
+type verdict uint8
+
+const (
+	verdictNone    verdict = iota // not known
+	verdictReady                  // it goes on, caches and all
+	verdictOther                  // another cluster
+	verdictUnknown                // perhaps another cluster
+	verdictRights                 // the same cluster, but the user may not watch what is being watched
+)
+
+func judge(running, next Link) verdict {
 	same, known := sameCluster(running, next)
-	if !known {
-		// An unchanged endpoint speaks for the same cluster; about a changed one nothing is guessed.
-		same = running.Connection.Endpoint.Equal(next.Connection.Endpoint)
+	switch {
+	case known && !same:
+		return verdictOther
+	// An unchanged endpoint speaks for the same cluster; about a changed one nothing is guessed.
+	case !known && !running.Connection.Endpoint.Equal(next.Connection.Endpoint):
+		return verdictUnknown
+	case !sameRights(running.Facts, next.Facts) && !next.Facts.MayWatch:
+		return verdictRights
+	default:
+		return verdictReady
 	}
-	return same && (sameRights(running.Facts, next.Facts) || next.Facts.MayWatch)
 }
+
+// leadsToSame reports whether the verdict is that both links lead to the same cluster.
+func (v verdict) leadsToSame() bool { return v == verdictReady || v == verdictRights }
 
 // sameRights reports whether both users are known, and the same.
 func sameRights(a, b Facts) bool { return a.Rights != "" && a.Rights == b.Rights }

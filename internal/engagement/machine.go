@@ -17,6 +17,14 @@ type Timing struct {
 	ProbeInterval time.Duration
 	// ProbeFailures is how many probes in a row must fail for the cluster to be disengaged. Default 5.
 	ProbeFailures int
+	// ProofInterval is the time between two proofs of a candidate that does not serve. Default 5m.
+	ProofInterval time.Duration
+	// FailBack is how long a candidate that had failed must have been well again before it takes over from one that
+	// serves. Default 1m.
+	FailBack time.Duration
+	// HandoverTimeout is how long an engagement goes on whose source has withdrawn the name, while another source
+	// lists it and is not ready. Default 1m.
+	HandoverTimeout time.Duration
 }
 
 func (t Timing) withDefaults() Timing {
@@ -24,6 +32,9 @@ func (t Timing) withDefaults() Timing {
 	t.BackoffMax = cmp.Or(t.BackoffMax, 5*time.Minute)
 	t.ProbeInterval = cmp.Or(t.ProbeInterval, 10*time.Second)
 	t.ProbeFailures = cmp.Or(t.ProbeFailures, 5)
+	t.ProofInterval = cmp.Or(t.ProofInterval, 5*time.Minute)
+	t.FailBack = cmp.Or(t.FailBack, time.Minute)
+	t.HandoverTimeout = cmp.Or(t.HandoverTimeout, time.Minute)
 	return t
 }
 
@@ -51,6 +62,13 @@ type Machine struct {
 	candidates []*candidate
 	// current is the engagement that serves the name; nil if there is none.
 	current *running
+	// served is what the last engagement ran upon, and tells which cluster the name stands for while its source
+	// lists it.
+	served Link
+	// orphaned is since when the source of the current engagement does not list the name any longer.
+	orphaned time.Time
+	// claim is what is known of other names that lead to the same cluster.
+	claim claim
 	// attempt is the connection being made; nil if there is none. There is never more than one.
 	attempt *attempt
 	// draining are the engagements that were disengaged and have not come to their end.
@@ -64,24 +82,14 @@ type Machine struct {
 	gone backends.Reason
 
 	status Status
+	wake   time.Time
 }
 
-// candidate is what one source says.
-type candidate struct {
-	source  Source
-	cluster backends.Cluster
-	hold    *backends.Hold // nil: to be engaged
-	retry   retry
-	// setbacks counts the engagements upon the present connection that ended before they had synced, in a row:
-	// connecting to such a cluster works, and is no reason to begin anew with the backoff.
-	setbacks int
-}
-
-// retry is how attempts upon a candidate's present connection have fared. A changed connection resets it.
-type retry struct {
-	failures int
-	at       time.Time // no attempt before
-	failure  Failure
+// claim is how a name stands to others that lead to the same cluster.
+type claim struct {
+	first    string // the one that comes first in order; empty if that is this one
+	others   int    // how many there are, if this one comes first
+	shadowed bool   // the first serves the cluster instead
 }
 
 // running is the engagement that serves the name.
@@ -91,6 +99,8 @@ type running struct {
 	handedOver     bool // Engage has returned
 	synced         bool
 	watches        WatchesChanged
+	// fallback: a source before the one that it was engaged for listed the name, and was down.
+	fallback bool
 
 	probing   bool
 	nextProbe time.Time
@@ -101,7 +111,9 @@ type running struct {
 // attempt is a connection being made.
 type attempt struct {
 	generation uint64
-	link       Link // without Facts
+	link       Link   // without Facts
+	running    uint64 // the engagement that ran when it began, or 0
+	swapOnly   bool
 }
 
 // NewMachine returns a Machine for a name that nobody has declared yet.
@@ -114,6 +126,7 @@ func (m *Machine) Step(now time.Time, event Event) []Action {
 	actions := m.note(now, event)
 	actions = append(actions, m.decide(now)...)
 	m.show(now)
+	m.wake = m.nextWake(now)
 	return actions
 }
 
@@ -123,7 +136,7 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 	case Declared:
 		c := m.candidate(e.Source)
 		if c.hold != nil || !c.cluster.Connection.Equal(e.Cluster.Connection) {
-			c.retry, c.setbacks = retry{}, 0
+			c.retry, c.setbacks, c.proof = retry{}, 0, proof{}
 		}
 		c.cluster, c.hold = e.Cluster, nil
 		if m.inForce(c) {
@@ -139,9 +152,22 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 		}
 		m.candidates = slices.DeleteFunc(m.candidates, func(c *candidate) bool { return c.source.Name == e.Source })
 		m.gone = e.Reason
-		if m.current != nil && m.current.link.Source == e.Source && e.Reason == backends.ReasonBackendRemoved {
-			return m.end(e.Reason) // nobody answers for its credential any longer
+		if m.served.Source == e.Source {
+			m.served = Link{}
 		}
+		if m.current != nil && m.current.link.Source == e.Source {
+			m.orphaned = now
+		}
+	case Ranked:
+		if c := m.bySource(e.Source.Name); c != nil {
+			c.source = e.Source
+			m.sort()
+			if m.current != nil && m.current.link.Source == m.candidates[0].source.Name {
+				m.current.fallback = false
+			}
+		}
+	case Claimed:
+		m.claim = claim{first: e.First, others: e.Others, shadowed: e.Shadowed}
 	case Connected:
 		return m.connected(now, e)
 	case ConnectFailed:
@@ -189,44 +215,54 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 	return nil
 }
 
-// connected puts a proved connection in force: under a new engagement, or under the one that runs.
+// connected puts a proved connection in force: under a new engagement, or under the one that runs. One that is not
+// to serve, or may not take over, has told what it was asked for, and is closed.
 func (m *Machine) connected(now time.Time, e Connected) []Action {
 	if m.attempt == nil || m.attempt.generation != e.Generation {
 		return []Action{Discard{e.Generation}}
 	}
 	a, old := m.attempt, m.current
 	m.attempt = nil
-	a.link.Facts = e.Facts
-	swap := e.SwapOnly != 0
-	if swap && (old == nil || old.id != e.SwapOnly || !CanSwap(old.link, a.link)) {
-		// The engagement that it was meant for has ended meanwhile: decide starts another attempt.
+	if a.running != 0 && (old == nil || old.id != a.running) {
+		// The engagement that it was meant for has ended meanwhile: decide starts another attempt, in its time.
 		return []Action{Discard{e.Generation}}
 	}
-	if c := m.bySource(a.link.Source); c != nil {
-		c.retry = retry{}
+	a.link.Facts = e.Facts
+	c := m.bySource(a.link.Source) // listed, or the attempt would have been cancelled
+	m.proved(c, now, a)
+	if want, _ := m.target(now); want != c {
+		return []Action{Discard{e.Generation}}
 	}
 	switch {
-	case swap:
+	case old != nil && e.SwapOnly == old.id && CanSwap(old.link, a.link):
 		if a.link.Facts.UID == "" {
 			a.link.Facts.UID = old.link.Facts.UID // this user may not ask; whoever asked before knows it
 		}
+		if from := m.serving(); from != nil && from != c && old.failures > 0 {
+			m.failed(from, now, old.failure, e.Jitter) // it is not to take over again at once
+		}
 		old.generation, old.link, old.failures = a.generation, a.link, 0
+		m.serves(c)
 		return []Action{Swap{old.id, a.generation}}
+	case e.SwapOnly != 0 || a.swapOnly: // more has become possible meanwhile: decide starts another attempt
+		return []Action{Discard{e.Generation}}
 	case old != nil:
 		// Make before break: the new connection is proved, so the name never goes without a cluster.
-		return append(m.end(backends.ReasonReplaced), m.engage(now, a, e)...)
+		return append(m.end(backends.ReasonReplaced), m.engage(now, c, a, e)...)
 	default:
-		return m.engage(now, a, e)
+		return m.engage(now, c, a, e)
 	}
 }
 
-func (m *Machine) engage(now time.Time, a *attempt, e Connected) []Action {
+func (m *Machine) engage(now time.Time, c *candidate, a *attempt, e Connected) []Action {
 	m.lastEngagement++
 	m.lost = false
 	m.current = &running{
 		id: m.lastEngagement, generation: a.generation, link: a.link,
 		nextProbe: now.Add(time.Duration((0.5 + e.Jitter/2) * float64(m.timing.ProbeInterval))),
+		fallback:  m.candidates[0] != c && m.candidates[0].hold == nil,
 	}
+	m.serves(c)
 	return []Action{Engage{m.current.id, a.generation}}
 }
 
@@ -253,6 +289,7 @@ func (m *Machine) probed(now time.Time, e Probed) []Action {
 		}
 	case e.UID != "" && r.link.Facts.UID == "":
 		r.link.Facts.UID, r.failures = e.UID, 0
+		m.served = r.link
 	case e.UID != "" && e.UID != r.link.Facts.UID:
 		// Another cluster answers at the address. Its objects must never mix with those in the caches.
 		return m.lose(now, Failure{backends.ReasonReplaced, "another cluster answers at this address"}, 0)
@@ -279,6 +316,7 @@ func (m *Machine) failed(c *candidate, now time.Time, f Failure, jitter float64)
 	c.retry.failures++
 	c.retry.failure = f
 	c.retry.at = now.Add(m.timing.backoff(c.retry.failures, jitter))
+	c.proof.down, c.proof.soundSince = true, time.Time{}
 }
 
 func (m *Machine) end(reason backends.Reason) []Action {
@@ -290,25 +328,25 @@ func (m *Machine) end(reason backends.Reason) []Action {
 
 // decide returns what separates what is from what should be.
 func (m *Machine) decide(now time.Time) (actions []Action) {
-	want, reason := m.target()
+	if m.overdue(now) {
+		actions = append(actions, m.end(m.gone)...)
+	} else if c := m.serving(); c != nil && !c.stays() {
+		// Nothing may use any longer what its source has taken back, for instance by a policy.
+		actions = append(actions, m.end(c.hold.Reason)...)
+	}
+	want, reason := m.target(now)
+	if want == nil && m.current != nil {
+		actions = append(actions, m.end(reason)...)
+		want, _ = m.target(now) // the name may have become free for another
+	}
 	switch {
 	case want == nil:
 		m.lost = false
 		actions = m.abandon(actions)
-		if m.current != nil {
-			actions = append(actions, m.end(reason)...)
-		}
-	case want.hold != nil: // the engagement is kept as it is
-		actions = m.abandon(actions)
-	case m.inForce(want):
-		actions = m.abandon(actions)
+	case want.hold != nil, // the engagement is kept as it is
+		m.inForce(want):
+		actions = m.prove(actions, now)
 	default:
-		if m.current != nil {
-			// Nothing may use any longer what its source has taken back, for instance by a policy.
-			if c := m.bySource(m.current.link.Source); c != nil && c.hold != nil && !c.hold.Keep {
-				actions = append(actions, m.end(c.hold.Reason)...)
-			}
-		}
 		actions = m.pursue(actions, now, want)
 	}
 	if r := m.current; r != nil && !r.probing && !now.Before(r.nextProbe) {
@@ -316,24 +354,6 @@ func (m *Machine) decide(now time.Time) (actions []Action) {
 		actions = append(actions, Probe{r.id, r.generation})
 	}
 	return actions
-}
-
-// target returns the candidate that is to serve the name: the first in order that is to be engaged, or that
-// is held but keeps the engagement it has. Without one, it returns why.
-func (m *Machine) target() (*candidate, backends.Reason) {
-	reason := m.gone
-	for i, c := range m.candidates {
-		if c.hold == nil {
-			return c, ""
-		}
-		if c.hold.Keep && m.current != nil && m.current.link.Source == c.source.Name {
-			return c, ""
-		}
-		if i == 0 {
-			reason = c.hold.Reason
-		}
-	}
-	return nil, reason
 }
 
 // inForce reports whether the engagement runs upon the candidate's connection.
@@ -354,7 +374,7 @@ func (m *Machine) abandon(actions []Action) []Action {
 // pursue makes sure that the one attempt that runs, or is waited for, is the candidate's.
 func (m *Machine) pursue(actions []Action, now time.Time, c *candidate) []Action {
 	if a := m.attempt; a != nil {
-		if a.link.Source == c.source.Name && a.link.Connection.Equal(c.cluster.Connection) {
+		if a.upon(c) {
 			return actions
 		}
 		actions = m.abandon(actions)
@@ -362,27 +382,32 @@ func (m *Machine) pursue(actions []Action, now time.Time, c *candidate) []Action
 	if now.Before(c.retry.at) {
 		return actions
 	}
+	return m.connect(actions, c, m.current != nil && !m.mayReplace(c))
+}
+
+func (m *Machine) connect(actions []Action, c *candidate, swapOnly bool) []Action {
 	m.lastGeneration++
-	m.attempt = &attempt{m.lastGeneration, Link{Source: c.source.Name, Connection: c.cluster.Connection, Hints: c.cluster.Hints}}
-	connect := Connect{Generation: m.lastGeneration, Link: m.attempt.link}
+	link := Link{Source: c.source.Name, Connection: c.cluster.Connection, Hints: c.cluster.Hints}
+	connect := Connect{Generation: m.lastGeneration, Link: link, SwapOnly: swapOnly}
 	if m.current != nil {
 		connect.Running, connect.RunningLink = m.current.id, m.current.link
 	}
+	m.attempt = &attempt{m.lastGeneration, link, connect.Running, swapOnly}
 	return append(actions, connect)
 }
 
+// upon reports whether the attempt is made upon what the candidate says.
+func (a *attempt) upon(c *candidate) bool {
+	return a.link.Source == c.source.Name && a.link.Connection.Equal(c.cluster.Connection)
+}
+
 // WakeAt returns when the machine wants its next Tick; the zero time if it waits for events alone.
-func (m *Machine) WakeAt() (at time.Time) {
-	earlier := func(t time.Time) {
-		if at.IsZero() || t.Before(at) {
-			at = t
-		}
-	}
-	if m.current != nil && !m.current.probing {
-		earlier(m.current.nextProbe)
-	}
-	if want, _ := m.target(); want != nil && want.hold == nil && m.attempt == nil && !m.inForce(want) {
-		earlier(want.retry.at)
+func (m *Machine) WakeAt() time.Time { return m.wake }
+
+func (m *Machine) nextWake(now time.Time) time.Time {
+	at := m.appointment(now)
+	if r := m.current; r != nil && !r.probing && (at.IsZero() || r.nextProbe.Before(at)) {
+		at = r.nextProbe
 	}
 	return at
 }
@@ -390,25 +415,4 @@ func (m *Machine) WakeAt() (at time.Time) {
 // Idle reports whether the name is unknown and nothing of it is left: the machine can be forgotten.
 func (m *Machine) Idle() bool {
 	return len(m.candidates) == 0 && m.current == nil && m.attempt == nil && len(m.draining) == 0
-}
-
-// candidate returns the source's candidate, which it adds in its place if need be.
-func (m *Machine) candidate(s Source) *candidate {
-	c := m.bySource(s.Name)
-	if c == nil {
-		c = &candidate{}
-		m.candidates = append(m.candidates, c)
-	}
-	c.source = s
-	slices.SortStableFunc(m.candidates, func(a, b *candidate) int { return cmp.Compare(a.source.Rank, b.source.Rank) })
-	return c
-}
-
-func (m *Machine) bySource(name string) *candidate {
-	for _, c := range m.candidates {
-		if c.source.Name == name {
-			return c
-		}
-	}
-	return nil
 }

@@ -65,6 +65,14 @@ func (s *story) tell(d *datadriven.TestData) (string, error) {
 		name, rank, _ := strings.Cut(arg("from"), ":")
 		src := Source{Name: name}
 		_, _ = fmt.Sscan(rank, &src.Rank)
+		src.Replace = has("replace")
+		if wait := arg("not-before"); wait != "" {
+			after, err := time.ParseDuration(wait)
+			if err != nil {
+				d.Fatalf(nil, "not-before=%s: %v", wait, err)
+			}
+			src.NotBefore = s.now.Add(after)
+		}
 		return src
 	}
 	failure := func() *Failure {
@@ -92,6 +100,10 @@ func (s *story) tell(d *datadriven.TestData) (string, error) {
 		}}}
 	case "hold":
 		event = Held{source(), "member", backends.Hold{Reason: backends.Reason(arg("reason")), Keep: has("keep"), Rejected: has("rejected")}}
+	case "rank":
+		event = Ranked{source()}
+	case "claimed":
+		event = Claimed{First: arg("first"), Others: int(number("others")), Shadowed: has("shadowed")}
 	case "withdraw":
 		event = Withdrawn{source().Name, backends.Reason(arg("reason"))}
 	case "connected":
@@ -152,12 +164,18 @@ func (s *story) describe(out *strings.Builder) {
 		out.WriteString("; forgotten")
 	}
 	out.WriteString("\n")
+	for _, c := range st.Candidates {
+		fmt.Fprintf(out, "  %s: %s (%s)\n", c.Source, c.State, c.Reason)
+	}
 }
 
 func describeAction(a Action) string {
 	switch a := a.(type) {
 	case Connect:
 		out := fmt.Sprintf("connect to %s as generation %d", a.Link.Connection.Endpoint.Server, a.Generation)
+		if a.SwapOnly {
+			out += ", to be swapped only"
+		}
 		if a.Running != 0 {
 			out += fmt.Sprintf(", while engagement %d runs", a.Running)
 		}

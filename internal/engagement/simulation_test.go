@@ -126,6 +126,8 @@ const (
 	opStopped
 	opDrained
 	opTime
+	opRank
+	opClaimed
 	opKinds
 )
 
@@ -136,6 +138,10 @@ type world struct {
 	script  []string
 	breakIt func(*Machine)
 
+	order      []string                    // the sources, in their order of precedence
+	shadowed   bool                        // another name serves the cluster
+	fallback   bool                        // what runs was engaged for want of a source before it
+	orphaned   time.Time                   // since when the source of what runs does not list the name
 	declared   map[string]*connection.Spec // what each source says; nil: held
 	keeps      map[string]bool             // held sources that keep their engagement
 	attempt    *Connect                    // the one that runs
@@ -146,6 +152,8 @@ type world struct {
 	generation uint64                      // in force
 	probing    bool
 	draining   []uint64
+	anchored   bool    // the source of what ran last has listed the name ever since
+	replacing  bool    // what ran was ended to be replaced
 	inFlight   Connect // the attempt whose success is being reported
 	ended      map[uint64]bool
 	problem    string
@@ -154,7 +162,7 @@ type world struct {
 func newWorld() *world {
 	return &world{
 		machine: NewMachine(Timing{}), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		declared: map[string]*connection.Spec{}, keeps: map[string]bool{}, ended: map[uint64]bool{},
+		order: slices.Clone(sources), declared: map[string]*connection.Spec{}, keeps: map[string]bool{}, ended: map[uint64]bool{},
 	}
 }
 
@@ -166,15 +174,19 @@ func (w *world) run(s []op) string {
 		}
 	}
 	// From here on every attempt succeeds and nobody says anything new: what is declared must come to be engaged.
-	for range 40 {
+	if w.shadowed {
+		w.play(op{kind: opClaimed})
+	}
+	for range 60 {
 		switch {
 		case w.attempt != nil:
-			w.play(op{kind: opConnected})
+			w.play(op{kind: opConnected, b: 1})
 		case len(w.draining) > 0:
 			w.play(op{kind: opDrained})
 		case len(w.cancelled) > 0:
 			w.play(op{kind: opLateResult})
 		default:
+			w.play(op{kind: opSynced})
 			w.advance(6 * time.Minute)
 			w.probed(nil)
 		}
@@ -183,23 +195,34 @@ func (w *world) run(s []op) string {
 		}
 	}
 	want, wanted := w.wanted()
+	serving := w.declared[w.inForce.Source]
 	switch {
-	case wanted && w.running == 0:
+	case wanted && w.running == 0 && !(w.anchored && w.inForce.Source != want && w.server != serverOf(*w.declared[want])):
 		w.fail("declared by %s, and not engaged after a quiet time: %+v", want, w.machine.Status())
-	case wanted && !w.inForce.Connection.Equal(*w.declared[want]):
-		w.fail("declared by %s with %v, and runs upon %v after a quiet time", want, w.declared[want].Endpoint.Server, w.inForce.Connection.Endpoint.Server)
+	case wanted && w.running == 0:
+		// The name stands for another cluster: its source lists it still, and has it held back.
+	case wanted && serving == nil && !w.keeps[w.inForce.Source]:
+		w.fail("declared by %s, and runs for %s after a quiet time, which does not declare it", want, w.inForce.Source)
+	case wanted && serving != nil && !w.inForce.Connection.Equal(*serving):
+		w.fail("declared by %s with %v, and runs upon %v after a quiet time", w.inForce.Source, serving.Endpoint.Server, w.inForce.Connection.Endpoint.Server)
+	case wanted && want != w.inForce.Source && w.server == serverOf(*w.declared[want]) && w.inForce.Facts.Rights == "user":
+		w.fail("declared by %s, and runs for %s after a quiet time, though both lead to %s", want, w.inForce.Source, w.server)
 	case len(w.declared) == 0 && (w.running != 0 || !w.machine.Idle()):
 		w.fail("nobody lists the name, and something of it is left after a quiet time")
 	}
 	return w.problem
 }
 
-// sources are in their order of precedence.
+// sources are in their first order of precedence.
 var sources = []string{"first", "second"}
 
-// wanted returns the source that is to serve the name, if one is to.
+func serverOf(spec connection.Spec) string {
+	return strings.TrimPrefix(spec.Endpoint.Server, "https://")
+}
+
+// wanted returns the source that is to serve the name by the order of precedence, if one is to.
 func (w *world) wanted() (string, bool) {
-	for _, s := range sources {
+	for _, s := range w.order {
 		if spec, listed := w.declared[s]; listed && spec != nil {
 			return s, true
 		} else if listed && w.keeps[s] && w.running != 0 && w.inForce.Source == s {
@@ -211,7 +234,10 @@ func (w *world) wanted() (string, bool) {
 
 func (w *world) play(o op) {
 	source := sources[int(o.a)%len(sources)]
-	from := Source{Name: source, Rank: slices.Index(sources, source)}
+	from := Source{Name: source, Rank: slices.Index(w.order, source)}
+	if (o.kind == opDeclare || o.kind == opHold) && source == w.inForce.Source {
+		w.orphaned = time.Time{} // it is listed again
+	}
 	switch o.kind {
 	case opDeclare:
 		spec := connection.Spec{
@@ -237,6 +263,10 @@ func (w *world) play(o op) {
 		}
 	case opWithdraw:
 		delete(w.declared, source)
+		w.anchored = w.anchored && w.inForce.Source != source
+		if w.running != 0 && w.inForce.Source == source && w.orphaned.IsZero() {
+			w.orphaned = w.now
+		}
 		w.say("withdraw from=%s reason=Deleted", source)
 		w.step(Withdrawn{source, backends.ReasonDeleted})
 	case opConnected:
@@ -282,6 +312,23 @@ func (w *world) play(o op) {
 		}
 	case opTime:
 		w.advance(time.Duration(o.a) * 100 * time.Millisecond)
+	case opRank:
+		slices.Reverse(w.order)
+		for rank, s := range w.order {
+			w.say("rank from=%s:%d", s, rank)
+			w.step(Ranked{Source{Name: s, Rank: rank}})
+		}
+	case opClaimed:
+		if w.shadowed = !w.shadowed; w.shadowed {
+			w.say("claimed first=other shadowed")
+			w.step(Claimed{First: "other", Shadowed: true})
+			if w.running != 0 {
+				w.fail("another name serves the cluster, and this one is engaged still")
+			}
+		} else {
+			w.say("claimed")
+			w.step(Claimed{})
+		}
 	}
 }
 
@@ -290,12 +337,12 @@ func (w *world) connected(choice uint8) {
 	a := *w.attempt
 	w.attempt = nil
 	e := Connected{Generation: a.Generation, Jitter: 1, Facts: Facts{
-		UID: strings.TrimPrefix(a.Link.Connection.Endpoint.Server, "https://"), User: "user", Rights: "user",
+		UID: serverOf(a.Link.Connection), User: "user", Rights: "user",
 	}}
 	if choice%5 == 0 {
 		e.Facts.User, e.Facts.Rights = "other", "other"
 	}
-	if a.Running != 0 && w.running == a.Running && CanSwap(w.inForce, Link{a.Link.Source, a.Link.Connection, backends.Identity{}, e.Facts}) {
+	if a.Running != 0 && CanSwap(a.RunningLink, Link{a.Link.Source, a.Link.Connection, backends.Identity{}, e.Facts}) {
 		e.SwapOnly = a.Running
 	}
 	swap := ""
@@ -391,9 +438,6 @@ func (w *world) do(a Action) {
 			w.fail("generation %d is meant for engagement %d while %d runs", a.Generation, a.Running, w.running)
 		}
 		w.attempt = &a
-		if want, _ := w.wanted(); a.Link.Source != want {
-			w.fail("generation %d is connected for %s, not for %s", a.Generation, a.Link.Source, want)
-		}
 	case CancelConnect:
 		if w.attempt == nil || w.attempt.Generation != a.Generation {
 			w.fail("generation %d is cancelled and was not being connected", a.Generation)
@@ -408,8 +452,18 @@ func (w *world) do(a Action) {
 		if w.ended[a.Engagement] || a.Generation != w.inFlight.Generation {
 			w.fail("engagement %d upon generation %d: used before, or not the one just proved", a.Engagement, a.Generation)
 		}
+		if w.inFlight.SwapOnly {
+			w.fail("engagement %d upon generation %d, which was to be swapped only", a.Engagement, a.Generation)
+		}
+		before, standing := w.declared[w.inForce.Source]
+		standing = standing && (before != nil || w.keeps[w.inForce.Source])
+		mayTake := w.fallback && slices.Index(w.order, w.inFlight.Link.Source) < slices.Index(w.order, w.inForce.Source)
+		if w.replacing && standing && w.inForce.Source != w.inFlight.Link.Source && w.server != serverOf(w.inFlight.Link.Connection) && !mayTake {
+			w.fail("%s takes the name from %s, which leads to another cluster", w.inFlight.Link.Source, w.inForce.Source)
+		}
 		w.running, w.probing = a.Engagement, false
 		w.upon(w.inFlight)
+		w.fallback = w.declared[w.order[0]] != nil && w.order[0] != w.inForce.Source
 	case Swap:
 		if w.running != a.Engagement || a.Generation != w.inFlight.Generation {
 			w.fail("generation %d is swapped under engagement %d while %d runs", a.Generation, a.Engagement, w.running)
@@ -424,7 +478,8 @@ func (w *world) do(a Action) {
 		}
 		w.ended[a.Engagement] = true
 		w.draining = append(w.draining, a.Engagement)
-		w.running, w.probing = 0, false
+		w.running, w.probing, w.orphaned = 0, false, time.Time{}
+		w.replacing = a.Reason == backends.ReasonReplaced
 	case Probe:
 		if w.running != a.Engagement || w.probing {
 			w.fail("engagement %d is probed while %d runs, or twice at once", a.Engagement, w.running)
@@ -436,7 +491,8 @@ func (w *world) do(a Action) {
 
 func (w *world) upon(a Connect) {
 	w.inForce = a.Link
-	w.server = strings.TrimPrefix(a.Link.Connection.Endpoint.Server, "https://")
+	w.anchored = true
+	w.server, w.orphaned = serverOf(a.Link.Connection), time.Time{}
 	w.generation = a.Generation
 }
 
@@ -463,7 +519,14 @@ func (w *world) check() {
 	if at := w.machine.WakeAt(); at.Sub(w.now) > 6*time.Minute {
 		w.fail("wants to be woken in %v: no state may last that long", at.Sub(w.now))
 	}
-	if _, wanted := w.wanted(); !wanted && w.attempt != nil {
-		w.fail("generation %d is being connected for nobody", w.attempt.Generation)
+	if a := w.attempt; a != nil {
+		if spec := w.declared[a.Link.Source]; spec == nil || !a.Link.Connection.Equal(*spec) || w.shadowed {
+			w.fail("generation %d is being connected for nobody", a.Generation)
+		}
+	}
+	if _, lists := w.declared[w.inForce.Source]; w.running != 0 && !lists && w.now.Sub(w.orphaned) > time.Minute && s.State != "" {
+		if at := w.machine.WakeAt(); at.IsZero() || at.After(w.now) {
+			w.fail("engagement %d goes on %v after its source withdrew the name", w.running, w.now.Sub(w.orphaned))
+		}
 	}
 }

@@ -1,6 +1,9 @@
 package engagement
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tributary-fleet/tributary/backends"
@@ -24,6 +27,27 @@ type Status struct {
 	Version, UID, User string
 	// Cluster is what the inventory says.
 	Cluster backends.Cluster
+	// First is the first in order of the names that lead to the same cluster; empty if there is one alone, or this
+	// is it.
+	First string
+	// Candidates are all sources that list the name, in order of precedence; nil if there is only one.
+	Candidates []CandidateStatus
+}
+
+// CandidateStatus tells how one of several sources of a name stands.
+type CandidateStatus struct {
+	Source string
+	// Member is what the source calls the cluster.
+	Member string
+	// State is that of the name for the one that serves it. For another, it is Shadowed if it could be engaged, else
+	// Pending, Rejected, Connecting or Disconnected.
+	State  backends.State
+	Reason backends.Reason
+	// Message explains the reason to a person.
+	Message string
+	// UID is the cluster's identity as the candidate's connection last showed it; Proved is when that was.
+	UID    string
+	Proved time.Time
 }
 
 // Status returns what people are told about the name.
@@ -31,7 +55,7 @@ func (m *Machine) Status() Status { return m.status }
 
 // show brings the status up to date after a step.
 func (m *Machine) show(now time.Time) {
-	s := m.describe()
+	s := m.describe(now)
 	if s.State == m.status.State {
 		s.Since = m.status.Since
 	} else {
@@ -40,41 +64,104 @@ func (m *Machine) show(now time.Time) {
 	m.status = s
 }
 
-func (m *Machine) describe() Status {
-	c, _ := m.target()
+func (m *Machine) describe(now time.Time) Status {
+	c := m.serving()
+	if c == nil {
+		c, _ = m.target(now)
+	}
 	if c == nil && len(m.candidates) > 0 {
 		c = m.candidates[0]
 	}
 	if c == nil {
 		return Status{State: backends.Draining, Reason: m.gone, Cluster: m.status.Cluster, Source: m.status.Source}
 	}
-	s := Status{Source: c.source.Name, Cluster: c.cluster}
+	s := Status{Source: c.source.Name, Cluster: c.cluster, First: m.claim.first}
 	if c.hold == nil && c.retry.failures > 0 {
 		s.Attempt = c.retry.failures
 		if m.attempt == nil {
 			s.NextTry = c.retry.at
 		}
 	}
-	if r := m.current; r != nil {
+	switch r := m.current; {
+	case r != nil:
 		s.Version, s.UID, s.User = r.link.Facts.Version, r.link.Facts.UID, r.link.Facts.User
 		s.State, s.Reason, s.Message = m.describeRunning(r, c)
-		return s
-	}
-	switch {
-	case c.hold != nil && c.hold.Rejected:
-		s.State, s.Reason, s.Message = backends.Rejected, c.hold.Reason, c.hold.Message
-	case c.hold != nil:
-		s.State, s.Reason, s.Message = backends.Pending, c.hold.Reason, c.hold.Message
+	case m.claim.shadowed:
+		s.State, s.Reason, s.Message = backends.Shadowed, backends.ReasonDuplicate, "the cluster is served as "+m.claim.first
+		s.UID = c.proof.facts.UID
 	default:
-		s.State, s.Reason = backends.Connecting, backends.ReasonConnecting
-		if m.lost {
-			s.State = backends.Disconnected
-		}
-		if c.retry.failures > 0 {
-			s.Reason, s.Message = c.retry.failure.Reason, c.retry.failure.Message
+		s.State, s.Reason, s.Message = m.describeIdle(c, m.lost)
+	}
+	if len(m.candidates) > 1 {
+		s.Candidates = make([]CandidateStatus, len(m.candidates))
+		for i, other := range m.candidates {
+			s.Candidates[i] = m.describeCandidate(other, c, s)
 		}
 	}
 	return s
+}
+
+// describeIdle tells how a candidate is doing for which no engagement runs.
+func (m *Machine) describeIdle(c *candidate, lost bool) (backends.State, backends.Reason, string) {
+	switch {
+	case c.hold != nil && c.hold.Rejected:
+		return backends.Rejected, c.hold.Reason, c.hold.Message
+	case c.hold != nil:
+		return backends.Pending, c.hold.Reason, c.hold.Message
+	}
+	state, reason, message := backends.Connecting, backends.ReasonConnecting, ""
+	if lost {
+		state = backends.Disconnected
+	}
+	if c.retry.failures > 0 {
+		reason, message = c.retry.failure.Reason, c.retry.failure.Message
+	}
+	return state, reason, message
+}
+
+// describeCandidate tells how one of several candidates stands. shown is the one that the name's status is about.
+func (m *Machine) describeCandidate(c, shown *candidate, s Status) CandidateStatus {
+	cs := CandidateStatus{Source: c.source.Name, Member: c.cluster.Name, UID: c.proof.facts.UID, Proved: c.proof.at}
+	switch {
+	case c == shown && (m.current == nil || c == m.serving()):
+		cs.State, cs.Reason, cs.Message, cs.UID = s.State, s.Reason, s.Message, cmp.Or(s.UID, cs.UID)
+	case c.hold != nil || c.retry.failures > 0:
+		cs.State, cs.Reason, cs.Message = m.describeIdle(c, false)
+	default:
+		cs.State = backends.Shadowed
+		cs.Reason, cs.Message = c.describeVerdict()
+	}
+	return cs
+}
+
+// describeVerdict tells what would become of the name if the candidate took it over.
+func (c *candidate) describeVerdict() (backends.Reason, string) {
+	switch c.proof.verdict {
+	case verdictReady:
+		return backends.ReasonServedByOther, ""
+	case verdictOther:
+		return backends.ReasonIdentityDiffers, fmt.Sprintf("backend %s leads to another cluster (kube-system UID %s)", c.source.Name, cmp.Or(c.proof.facts.UID, "unknown"))
+	case verdictUnknown:
+		return backends.ReasonIdentityUnknown, fmt.Sprintf("backend %s is not known to lead to the same cluster: its user may not read the namespace kube-system, and its address is another", c.source.Name)
+	case verdictRights:
+		return backends.ReasonInsufficientRights, fmt.Sprintf("the user of backend %s may not list and watch all that is being watched", c.source.Name)
+	default:
+		return backends.ReasonNotProved, ""
+	}
+}
+
+// bar returns why the first candidate in order that should serve instead of the engagement cannot.
+func (m *Machine) bar(serving *candidate) (backends.Reason, string, bool) {
+	for _, c := range m.candidates {
+		if c == serving || c.source.Rank >= serving.source.Rank {
+			break
+		}
+		if v := c.proof.verdict; c.hold == nil && v != verdictNone && v != verdictReady && !m.mayReplace(c) {
+			reason, message := c.describeVerdict()
+			return reason, message, true
+		}
+	}
+	return "", "", false
 }
 
 // describeRunning tells how the engagement is doing that serves the name for the candidate.
@@ -92,6 +179,15 @@ func (m *Machine) describeRunning(r *running, c *candidate) (backends.State, bac
 		return backends.Degraded, r.watches.Failed.Reason, r.watches.Failed.Message
 	case !r.handedOver || !r.synced:
 		return backends.Engaged, backends.ReasonSyncing, ""
+	}
+	if reason, message, barred := m.bar(c); barred {
+		return backends.Engaged, reason, message
+	}
+	switch {
+	case m.claim.first != "":
+		return backends.Engaged, backends.ReasonDuplicate, "the same cluster as " + m.claim.first
+	case m.claim.others > 0:
+		return backends.Engaged, backends.ReasonDuplicate, fmt.Sprintf("%d other names lead to the same cluster", m.claim.others)
 	default:
 		return backends.Engaged, backends.ReasonReady, r.watches.Pending
 	}
@@ -101,5 +197,6 @@ func (m *Machine) describeRunning(r *running, c *candidate) (backends.State, bac
 func (s Status) same(o Status) bool {
 	return s.Source == o.Source && s.State == o.State && s.Reason == o.Reason && s.Message == o.Message &&
 		s.Since.Equal(o.Since) && s.Attempt == o.Attempt && s.NextTry.Equal(o.NextTry) &&
-		s.Version == o.Version && s.UID == o.UID && s.User == o.User && s.Cluster.Equal(o.Cluster)
+		s.Version == o.Version && s.UID == o.UID && s.User == o.User && s.Cluster.Equal(o.Cluster) &&
+		s.First == o.First && slices.Equal(s.Candidates, o.Candidates)
 }
