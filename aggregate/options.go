@@ -40,6 +40,22 @@ type Options struct {
 	ProbeTimeout time.Duration
 	// ProbeFailures is how many probes in a row must fail for a cluster to be disengaged. Default 5.
 	ProbeFailures int
+	// ProofInterval is the time between two proofs of a backend's connection to a cluster that another backend serves.
+	// Default 5m.
+	ProofInterval time.Duration
+	// FailBack is how long a backend that comes earlier in the order must have been well again, after a failure, before a
+	// cluster moves back to it. Default 1m.
+	FailBack time.Duration
+	// HandoverTimeout is how long a cluster goes on that its backend no longer lists while another one does, and is not
+	// ready to serve it. Default 1m.
+	HandoverTimeout time.Duration
+	// HeadStart is how long, after its start, a backend serves nothing new while one that comes before it under the same prefix has
+	// not told what it lists. Default 10s.
+	HeadStart time.Duration
+	// ServeOnce has a cluster that is listed under several names served under one of them: the first in the order of
+	// backends, and then of names, that is engaged. The others are Shadowed. By default all are served, and told to be duplicates.
+	// Which cluster it is, is known by the UID of its namespace kube-system; where the user may not read that, it is not known.
+	ServeOnce bool
 	// ReadTimeout bounds a cached read that has to wait for its informer's first sync. Default 30s.
 	ReadTimeout time.Duration
 	// DrainTimeout bounds the wait for a disengaged cluster's goroutines before its connections are cut. Default 10s.
@@ -70,6 +86,7 @@ func (o Options) withDefaults() Options {
 		o.Metrics = metrics.Registry
 	}
 	o.StopTimeout = cmp.Or(o.StopTimeout, 5*time.Second)
+	o.HeadStart = cmp.Or(o.HeadStart, 10*time.Second)
 	return o
 }
 
@@ -80,5 +97,13 @@ type BackendOptions struct {
 	// There are no more than 10 at once and one in a minute for each cluster. Nil: no Events.
 	Events events.EventRecorder
 	// Prefix is what the backend's members are published under: a DNS label (RFC 1123). Default: the backend's name.
+	// Backends under one prefix are an overlay: a member that several of them list is served by the first of them in
+	// order, and moves to the next one, caches and all, when that is no longer possible. See Provider.Arrange.
 	Prefix string
+	// Replace lets the backend take a name over even if it leads to another cluster than the one that is served under it, or
+	// is not known to lead to the same: the name is disengaged then, and engaged anew. By default that is reported
+	// (IdentityDiffers, IdentityUnknown), and nothing else happens as long as the other backend lists the name.
+	Replace bool
+	// Guard keeps clusters that vanish from the inventory in a mass.
+	Guard GuardOptions
 }

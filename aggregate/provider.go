@@ -1,9 +1,12 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -37,7 +40,7 @@ type Provider struct {
 	// mu guards what follows. It is never held across a backend's Run, I/O or a callback.
 	mu       sync.Mutex
 	backends map[string]*supervised
-	added    int             // counts Add; gives backends their rank
+	added    int             // counts Add; gives backends their first rank
 	ctx      context.Context // nil while the provider does not run
 	log      logr.Logger     // of the present run
 	wg       *sync.WaitGroup // of the present run: the backends' supervisors, and what records Events
@@ -63,7 +66,9 @@ func New(opts Options) (*Provider, error) {
 		Timing: engagement.Timing{
 			BackoffBase: opts.RetryBase, BackoffMax: opts.RetryMax,
 			ProbeInterval: opts.ProbeInterval, ProbeFailures: opts.ProbeFailures,
+			ProofInterval: opts.ProofInterval, FailBack: opts.FailBack, HandoverTimeout: opts.HandoverTimeout,
 		},
+		ServeOnce:         opts.ServeOnce,
 		ConnectTimeout:    opts.ConnectTimeout,
 		MaxConnects:       opts.MaxConnects,
 		MaxFirstSyncs:     opts.MaxFirstSyncs,
@@ -89,7 +94,7 @@ func Single(backend backends.Backend, opts Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.add(&supervised{name: "single", backend: backend, publicName: func(member string) string { return member }})
+	p.add(newSupervised("single", backend, BackendOptions{}, func(member string) string { return member }))
 	return p, nil
 }
 
@@ -107,9 +112,9 @@ func (p *Provider) Add(name string, backend backends.Backend, opts BackendOption
 	if err := problems.ErrorOrNil(); err != nil {
 		return fmt.Errorf("add backend %q: %w", name, err)
 	}
-	s := &supervised{name: name, prefix: opts.Prefix, backend: backend, events: opts.Events, publicName: func(member string) string {
+	s := newSupervised(name, backend, opts, func(member string) string {
 		return FormatName(opts.Prefix, p.opts.Separator, member).String()
-	}}
+	})
 	if !p.add(s) {
 		return fmt.Errorf("add backend %q: %w", name, ErrBackendExists)
 	}
@@ -123,17 +128,104 @@ func (p *Provider) add(s *supervised) bool {
 		return false
 	}
 	p.added++
-	s.source = engagement.Source{Name: s.name, Rank: p.added}
-	s.health = backends.Health{Reason: backends.ReasonStarting}
+	s.rank = p.added
 	p.backends[s.name] = s
 	if p.ctx != nil {
 		p.supervise(s)
 	}
+	p.applyRanks()
 	return true
 }
 
-// Remove stops a backend, disengages the clusters that it alone lists, and returns when they are gone, or with
-// an error when ctx ends first. The removal then goes on; its name is taken until it is done, and Remove may be called again
+// Update puts another Backend under the name of one: the old one is stopped, and then the new one is run. What the new
+// one lists as well goes on as it is, or is swapped; what it does not list by the time it is Synced is disengaged, unless the
+// guard has it held. The prefix cannot be changed. It does not wait for either; the error is ErrBackendNotFound if no backend
+// has the name, or it is being removed.
+func (p *Provider) Update(name string, backend backends.Backend, opts BackendOptions) error {
+	if backend == nil {
+		return fmt.Errorf("update backend %q: no backend given", name)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.backends[name]
+	if s == nil || s.removed != nil {
+		return fmt.Errorf("update backend %q: %w", name, ErrBackendNotFound)
+	}
+	if prefix := cmp.Or(opts.Prefix, name); prefix != s.prefix {
+		return fmt.Errorf("update backend %q: its prefix is %q and cannot become %q: remove it, and add it anew", name, s.prefix, prefix)
+	}
+	s.backend, s.events, s.replace = backend, opts.Events, opts.Replace
+	s.setGuard(opts.Guard)
+	if s.cancel != nil {
+		s.cancel()
+	}
+	if p.ctx != nil {
+		p.supervise(s)
+	}
+	p.applyRanks()
+	return nil
+}
+
+// Arrange sets the order of precedence of the backends under a prefix, the first one first; the order in which they were added
+// is the one to begin with. Those that are not named come last, in the order they had. Where the first that lists a cluster is another one
+// then, the cluster moves to it as soon as it is proved, by a swap. It does not wait for that: see ClusterStatus.Candidates. The error is
+// ErrBackendNotFound if a name is not that of a backend under the prefix.
+func (p *Provider) Arrange(prefix string, names ...string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var before []*supervised
+	for _, s := range p.inOrder() {
+		if s.prefix == prefix {
+			before = append(before, s)
+		}
+	}
+	after := make([]*supervised, 0, len(before))
+	for _, name := range names {
+		s := p.backends[name]
+		if s == nil || s.prefix != prefix || s.removed != nil {
+			return fmt.Errorf("arrange backends of prefix %q: backend %q: %w", prefix, name, ErrBackendNotFound)
+		}
+		if slices.Contains(after, s) {
+			return fmt.Errorf("arrange backends of prefix %q: backend %q is named twice", prefix, name)
+		}
+		after = append(after, s)
+	}
+	ranks := make([]int, 0, len(before))
+	for _, s := range before {
+		ranks = append(ranks, s.rank)
+		if !slices.Contains(after, s) {
+			after = append(after, s)
+		}
+	}
+	for i, s := range after {
+		s.rank = ranks[i]
+	}
+	p.applyRanks()
+	return nil
+}
+
+// inOrder returns the backends in their order of precedence. The caller holds p.mu.
+func (p *Provider) inOrder() []*supervised {
+	return slices.SortedFunc(maps.Values(p.backends), func(a, b *supervised) int { return cmp.Compare(a.rank, b.rank) })
+}
+
+// applyRanks gives every backend's members their place in the order. A backend before which another one of its prefix has yet
+// to tell what it lists serves nothing new for a while: else it would serve for a moment what is the other's. The caller holds
+// p.mu.
+func (p *Provider) applyRanks() {
+	unheard := map[string]bool{}
+	for _, s := range p.inOrder() {
+		source := engagement.Source{Name: s.name, Rank: s.rank, Replace: s.replace}
+		if unheard[s.prefix] {
+			source.NotBefore = s.headStart
+		}
+		s.rankAs(p.engine, source)
+		unheard[s.prefix] = unheard[s.prefix] || s.removed == nil && !s.hasSynced()
+	}
+}
+
+// Remove stops a backend, disengages the clusters that it alone lists, and returns when they are gone, and those that others
+// list as well have moved to them, or with an error when ctx ends first. The removal then goes on; its name is taken until it is done, and Remove may be called again
 // to wait for that.
 func (p *Provider) Remove(ctx context.Context, name string) error {
 	p.mu.Lock()
@@ -148,6 +240,7 @@ func (p *Provider) Remove(ctx context.Context, name string) error {
 			s.cancel()
 		}
 		stopped := s.stopped
+		p.applyRanks()                 // nobody waits for it any longer
 		go p.finishRemoval(s, stopped) // waited for through s.removed
 	}
 	removed := s.removed
@@ -168,7 +261,8 @@ func (p *Provider) finishRemoval(s *supervised, stopped <-chan struct{}) {
 		<-stopped
 		names = s.withdrawAll(p.engine, backends.ReasonBackendRemoved) // it may just have begun
 	}
-	_ = p.engine.WaitDrained(context.Background(), names) // draining is bounded
+	// Bounded: by Options.DrainTimeout, and by Options.HandoverTimeout for what another backend lists as well.
+	_ = p.engine.WaitLeft(context.Background(), s.name, names)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.backends, s.name)
@@ -195,6 +289,7 @@ func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 	for _, s := range p.backends {
 		p.supervise(s)
 	}
+	p.applyRanks()
 	p.mu.Unlock()
 	wg.Go(func() { p.recordEvents(runCtx) })
 

@@ -33,14 +33,42 @@ type ClusterStatus struct {
 	// namespace's UID, and who the credential is. Empty before the first connection, or where it does not say.
 	Version, UID, User string
 
+	// DuplicateOf is the first in order of the names that lead to the same cluster; empty if there is none but this, or
+	// this is it.
+	DuplicateOf multicluster.ClusterName
+	// Candidates are all the backends that list the name, in their order; nil if there is only one.
+	Candidates []Candidate
+
 	// Info, Source and Hints are what the inventory says.
 	Info   backends.Info
 	Source backends.ObjectReference
 	Hints  backends.Identity
 }
 
+// Candidate tells how one of several backends stands that list the same name.
+type Candidate struct {
+	// Backend lists the cluster as Member.
+	Backend, Member string
+	// State is the name's own for the backend that serves it. For another one it is Shadowed if it could be engaged,
+	// with ServedByOther as the reason if the name could move to it without a relist; otherwise Pending, Rejected,
+	// Connecting or Disconnected.
+	State  backends.State
+	Reason backends.Reason
+	// Message explains the reason to a person.
+	Message string
+	// UID is the cluster's kube-system UID as this backend's connection has shown it; Proved is when that was last. Both are
+	// zero before.
+	UID    string
+	Proved time.Time
+}
+
 func clusterStatus(name string, s engagement.Status) ClusterStatus {
+	var candidates []Candidate
+	for _, c := range s.Candidates {
+		candidates = append(candidates, Candidate{c.Source, c.Member, c.State, c.Reason, c.Message, c.UID, c.Proved})
+	}
 	return ClusterStatus{
+		DuplicateOf: multicluster.ClusterName(s.First), Candidates: candidates,
 		Name: multicluster.ClusterName(name), Backend: s.Source, Member: s.Cluster.Name,
 		State: s.State, Reason: s.Reason, Message: s.Message, Since: s.Since, Attempt: s.Attempt, NextTry: s.NextTry,
 		Version: s.Version, UID: s.UID, User: s.User,
@@ -70,20 +98,27 @@ type BackendStatus struct {
 	Members int
 }
 
-// Backends returns the status of every backend, in the order they were added.
+// Backends returns the status of every backend, in their order of precedence.
 func (p *Provider) Backends() []BackendStatus {
 	p.mu.Lock()
-	all := make([]*supervised, 0, len(p.backends))
-	for _, s := range p.backends {
-		all = append(all, s)
-	}
+	all := p.inOrder()
 	p.mu.Unlock()
-	slices.SortFunc(all, func(a, b *supervised) int { return cmp.Compare(a.source.Rank, b.source.Rank) })
 	list := make([]BackendStatus, 0, len(all))
 	for _, s := range all {
-		s.mu.Lock()
-		list = append(list, BackendStatus{s.name, s.prefix, s.health, s.synced, len(s.members)})
-		s.mu.Unlock()
+		list = append(list, s.status())
 	}
 	return list
+}
+
+func (s *supervised) status() BackendStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := BackendStatus{s.name, s.prefix, s.health, s.synced, len(s.members)}
+	if message := s.guard.message(); message != "" {
+		if b.Health.Message != "" {
+			message += "; " + b.Health.Message
+		}
+		b.Health = backends.Health{Reason: backends.ReasonVanished, Message: message}
+	}
+	return b
 }

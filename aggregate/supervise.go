@@ -26,22 +26,44 @@ const (
 // supervised is a backend, and what it has said.
 type supervised struct {
 	name, prefix string
-	backend      backends.Backend
 	events       events.EventRecorder // nil: no Events
-	source       engagement.Source
 	publicName   func(member string) string
 
 	// Guarded by Provider.mu:
-	cancel  context.CancelFunc // ends its supervisor; nil if it never had one
-	stopped chan struct{}      // closed when its last supervisor has ended; nil if it never had one
-	removed chan struct{}      // closed when its removal is done; nil unless it is being removed
+	backend   backends.Backend
+	rank      int  // its place in the order of precedence
+	replace   bool // see BackendOptions.Replace
+	headStart time.Time
+	cancel    context.CancelFunc // ends its supervisor; nil if it never had one
+	stopped   chan struct{}      // closed when its last supervisor has ended; nil if it never had one
+	removed   chan struct{}      // closed when its removal is done; nil unless it is being removed
 
 	// mu orders the backend's words: it is held while one is passed on to the engine, which returns at once.
-	mu      sync.Mutex
-	run     int             // the present Run; words of an earlier one do not count
-	members map[string]bool // every member that it lists → whether the present Run has reported it
-	synced  bool            // the present Run has
-	health  backends.Health
+	mu         sync.Mutex
+	source     engagement.Source
+	run        int                // the present Run; words of an earlier one do not count
+	members    map[string]*listed // every member that it lists, and those that the guard has not let go
+	synced     bool               // the present Run has
+	everSynced bool               // a Run has
+	health     backends.Health
+	guard      guard
+	guardTimer *time.Timer // has the guard decide; nil if nothing is leaving
+	log        logr.Logger
+}
+
+// listed is what a backend has said last of a member.
+type listed struct {
+	reported bool // by the present Run
+	info     backends.Info
+	source   backends.ObjectReference
+	hints    backends.Identity
+}
+
+func newSupervised(name string, backend backends.Backend, opts BackendOptions, publicName func(string) string) *supervised {
+	return &supervised{
+		name: name, prefix: opts.Prefix, backend: backend, events: opts.Events, replace: opts.Replace, publicName: publicName,
+		members: map[string]*listed{}, health: backends.Health{Reason: backends.ReasonStarting}, guard: guard{opts: opts.Guard.withDefaults()},
+	}
 }
 
 // supervise starts a backend's supervisor, unless it is being removed. The caller holds p.mu.
@@ -52,23 +74,25 @@ func (p *Provider) supervise(s *supervised) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	previous := s.stopped
 	s.cancel, s.stopped = cancel, make(chan struct{})
-	stopped, log := s.stopped, p.log.WithValues("backend", s.name)
+	s.headStart = time.Now().Add(p.opts.HeadStart)
+	stopped, log, backend := s.stopped, p.log.WithValues("backend", s.name), s.backend
 	p.wg.Go(func() {
 		defer close(stopped)
 		defer cancel()
 		if previous != nil {
 			<-previous // a backend that did not stop in time is not run twice at once
 		}
-		p.keepRunning(ctx, s, log)
+		defer s.dropLeaving()
+		p.keepRunning(ctx, s, backend, log)
 	})
 }
 
 // keepRunning runs the backend until ctx ends, and starts it again whenever it fails.
-func (p *Provider) keepRunning(ctx context.Context, s *supervised, log logr.Logger) {
+func (p *Provider) keepRunning(ctx context.Context, s *supervised, backend backends.Backend, log logr.Logger) {
 	for failures := 0; ; failures++ {
 		began := time.Now()
-		words := s.newRun(p.engine)
-		err := runContained(ctx, s.backend, words, log)
+		words := s.newRun(p, log)
+		err := runContained(ctx, backend, words, log)
 		words.end()
 		if ctx.Err() != nil {
 			return
@@ -105,23 +129,20 @@ func runContained(ctx context.Context, b backends.Backend, e backends.Engager, l
 
 // engager takes the words of one Run.
 type engager struct {
-	s      *supervised
-	engine *engagement.Engine
-	run    int
+	s   *supervised
+	p   *Provider
+	run int
 }
 
-func (s *supervised) newRun(engine *engagement.Engine) *engager {
+func (s *supervised) newRun(p *Provider, log logr.Logger) *engager {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.run++
-	s.synced = false
-	if s.members == nil {
-		s.members = map[string]bool{}
+	s.synced, s.log = false, log
+	for _, m := range s.members {
+		m.reported = false
 	}
-	for member := range s.members {
-		s.members[member] = false
-	}
-	return &engager{s, engine, s.run}
+	return &engager{s, p, s.run}
 }
 
 // end makes further words of the Run count for nothing.
@@ -130,41 +151,108 @@ func (e *engager) end() { e.say(func() { e.s.run++ }) }
 // Engage implements backends.Engager.
 func (e *engager) Engage(c backends.Cluster) {
 	e.say(func() {
-		e.s.members[c.Name] = true
-		e.engine.Declare(e.s.publicName(c.Name), e.s.source, c)
+		e.s.list(c.Name, c.Info, c.Source, c.Hints)
+		e.p.engine.Declare(e.s.publicName(c.Name), e.s.source, c)
 	})
 }
 
 // Hold implements backends.Engager.
 func (e *engager) Hold(name string, h backends.Hold) {
 	e.say(func() {
-		e.s.members[name] = true
-		e.engine.Hold(e.s.publicName(name), e.s.source, name, h)
+		e.s.list(name, h.Info, h.Source, h.Hints)
+		e.p.engine.Hold(e.s.publicName(name), e.s.source, name, h)
 	})
+}
+
+// list takes note that the present Run lists a member. The caller holds s.mu.
+func (s *supervised) list(member string, info backends.Info, source backends.ObjectReference, hints backends.Identity) {
+	s.members[member] = &listed{true, info, source, hints}
+	s.guard.back(member)
 }
 
 // Disengage implements backends.Engager.
 func (e *engager) Disengage(name string, r backends.Reason) {
 	e.say(func() {
-		delete(e.s.members, name)
-		e.engine.Withdraw(e.s.publicName(name), e.s.name, r)
+		if e.s.members[name] != nil {
+			e.s.guard.vanish(time.Now(), name, r)
+			e.s.letGo(e.p.engine)
+		}
 	})
 }
 
 // Synced implements backends.Engager.
 func (e *engager) Synced() {
+	first := false
 	e.say(func() {
-		e.s.synced = true
+		first = !e.s.everSynced
+		e.s.synced, e.s.everSynced = true, true
 		if e.s.health.Reason == backends.ReasonStarting || e.s.health.Reason == backends.ReasonBackendFailed {
 			e.s.health = backends.Health{}
 		}
-		for member, reported := range e.s.members {
-			if !reported {
-				delete(e.s.members, member)
-				e.engine.Withdraw(e.s.publicName(member), e.s.name, backends.ReasonNotListed)
+		now := time.Now()
+		for member, m := range e.s.members {
+			if !m.reported && e.s.guard.leaving[member] == nil {
+				e.s.guard.vanish(now, member, backends.ReasonNotListed)
 			}
 		}
+		e.s.letGo(e.p.engine)
 	})
+	if first {
+		e.p.mu.Lock()
+		defer e.p.mu.Unlock()
+		e.p.applyRanks() // others may have waited for this one
+	}
+}
+
+// letGo has the engine told of members that the guard lets go, or holds. The caller holds s.mu.
+func (s *supervised) letGo(engine *engagement.Engine) {
+	if s.guardTimer != nil {
+		s.guardTimer.Stop()
+		s.guardTimer = nil
+	}
+	now := time.Now()
+	gone, held := s.guard.decide(now, len(s.members))
+	for _, member := range gone {
+		delete(s.members, member)
+		engine.Withdraw(s.publicName(member), s.name, s.guard.leave(member))
+	}
+	for _, member := range held {
+		m := s.members[member]
+		engine.Hold(s.publicName(member), s.source, member, backends.Hold{
+			Reason: backends.ReasonVanished, Keep: true, Message: s.guard.message(),
+			Info: m.info, Source: m.source, Hints: m.hints,
+		})
+	}
+	if len(held) > 0 {
+		s.log.Error(nil, "clusters vanished in a mass; they are held", "held", len(held), "message", s.guard.message())
+	}
+	if at := s.guard.next(); !at.IsZero() {
+		var timer *time.Timer
+		timer = time.AfterFunc(at.Sub(now), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.guardTimer == timer {
+				s.letGo(engine)
+			}
+		})
+		s.guardTimer = timer
+	}
+}
+
+// dropLeaving forgets what is leaving when a supervisor ends: the next Run tells what it lists.
+func (s *supervised) dropLeaving() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resetGuard()
+}
+
+// resetGuard ends the guard's timer and forgets what it was about. The caller holds s.mu.
+func (s *supervised) resetGuard() {
+	if s.guardTimer != nil {
+		s.guardTimer.Stop()
+		s.guardTimer = nil
+	}
+	s.guard = guard{opts: s.guard.opts}
 }
 
 // Report implements backends.Engager.
@@ -184,6 +272,7 @@ func (s *supervised) withdrawAll(engine *engagement.Engine, reason backends.Reas
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.run++
+	s.resetGuard()
 	names := make([]string, 0, len(s.members))
 	for _, member := range slices.Sorted(maps.Keys(s.members)) {
 		name := s.publicName(member)
@@ -191,6 +280,32 @@ func (s *supervised) withdrawAll(engine *engagement.Engine, reason backends.Reas
 		engine.Withdraw(name, s.name, reason)
 	}
 	return names
+}
+
+// rankAs gives what the backend lists its place in the order of precedence.
+func (s *supervised) rankAs(engine *engagement.Engine, source engagement.Source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.source == source {
+		return
+	}
+	s.source = source
+	for member := range s.members {
+		engine.Rank(s.publicName(member), source)
+	}
+}
+
+// setGuard has another guard decide from now on.
+func (s *supervised) setGuard(o GuardOptions) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guard.opts = o.withDefaults()
+}
+
+func (s *supervised) hasSynced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.everSynced
 }
 
 func (s *supervised) setHealth(h backends.Health) {

@@ -90,7 +90,7 @@ func (m *Machine) target(now time.Time) (*candidate, backends.Reason) {
 		case c.hold != nil && i == 0 && (!c.hold.Keep || c != serving):
 			reason = c.hold.Reason
 		case c.hold != nil && c.hold.Keep && c == serving:
-			if c.hold.Reason != backends.ReasonMoving {
+			if c.hold.Reason != backends.ReasonMoving && c.hold.Reason != backends.ReasonVanished {
 				return c, ""
 			}
 			leaving = c // to the next one that is fit, if there is one

@@ -24,7 +24,7 @@ type proved struct {
 	link       Link
 	generation *transport.Generation
 	number     uint64 // the machine's number of the generation
-	built      *built // nil: only to be swapped under a running engagement
+	built      *built // nil: only to be swapped under a running engagement, or to be closed again
 }
 
 // discard closes a connection that is not needed.
@@ -44,7 +44,7 @@ func (e *Engine) connect(ctx context.Context, r *run, m *member, a Connect, runn
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	m.attempts[a.Generation]()
+	m.attempts[a.Generation].cancel()
 	delete(m.attempts, a.Generation)
 	if !e.has(m) {
 		if p != nil {
@@ -56,6 +56,7 @@ func (e *Engine) connect(ctx context.Context, r *run, m *member, a Connect, runn
 		e.step(m, ConnectFailed{Generation: a.Generation, Failure: *failure, Jitter: jitter()})
 		return
 	}
+	e.preempt(m, p.link)
 	m.proved = p
 	e.step(m, Connected{Generation: a.Generation, Facts: p.link.Facts, SwapOnly: swapOnly, Jitter: jitter()})
 }
@@ -81,8 +82,8 @@ func (e *Engine) attemptInTurn(ctx context.Context, r *run, m *member, a Connect
 	return p, swapOnly, failure
 }
 
-// attempt proves the connection, and builds a cluster upon it unless it is only to be swapped under the running
-// engagement. Without an error p is set, and with one it is nil.
+// attempt proves the connection, and builds a cluster upon it unless it is to be swapped under the running engagement,
+// or not to serve at all. Without an error p is set, and with one it is nil.
 func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, running *engaged, place *place) (_ *proved, swapOnly uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.ConnectTimeout, errConnectTimeout)
 	defer cancel()
@@ -127,6 +128,9 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 		}
 		if CanSwap(a.RunningLink, p.link) {
 			return p, running.id, nil
+		}
+		if a.SwapOnly {
+			return p, 0, nil
 		}
 		if surface, err = e.mappers.Discover(ctx, c.client, memberHost, nil); err != nil {
 			return nil, 0, err

@@ -40,6 +40,7 @@ type Engine struct {
 	// mu guards what follows, and the machines. It is never held across I/O, an Engage or a callback.
 	mu      sync.Mutex
 	members map[string]*member
+	claims  claims
 	run     *run // nil while the engine does not run
 }
 
@@ -63,8 +64,8 @@ type run struct {
 type member struct {
 	name    string
 	machine *Machine
-	// attempts are the running attempts' cancel functions, by generation. It holds at most one that counts.
-	attempts map[uint64]context.CancelFunc
+	// attempts are those that run, by generation. At most one of them counts.
+	attempts map[uint64]runningAttempt
 	// proved is the connection that the machine is just being told about.
 	proved *proved
 	// engaged are the clusters that run or drain, by engagement.
@@ -73,11 +74,25 @@ type member struct {
 	// the other: a controller that learns of the old cluster last would throw the new one out.
 	handedOver chan struct{}
 
-	// drained is closed when no engagement drains any longer; nil unless somebody waits.
-	drained chan struct{}
+	// waiting are those who wait until nothing is left of a source.
+	waiting []waiter
+	// claimed is the cluster that the name is known to lead to; see claims.
+	claimed claimed
 
 	timer *time.Timer
 	wake  time.Time
+}
+
+// runningAttempt is an attempt to connect that has not returned.
+type runningAttempt struct {
+	source string
+	cancel context.CancelFunc
+}
+
+// waiter waits until nothing is left of a source.
+type waiter struct {
+	source string
+	done   chan struct{}
 }
 
 // entry is what Get answers for a name.
@@ -95,6 +110,7 @@ func New(opts Options) *Engine {
 		connects: newPlaces(opts.MaxConnects),
 		syncs:    make(chan struct{}, opts.MaxFirstSyncs),
 		members:  map[string]*member{},
+		claims:   claims{},
 	}
 }
 
@@ -156,10 +172,11 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.run = nil
 	for _, m := range e.members { // what has not come to its end in time
+		e.move(m, claimed{})
 		e.forget(m)
 	}
+	e.run = nil
 	return err
 }
 
@@ -188,6 +205,11 @@ func (e *Engine) Withdraw(name, source string, reason backends.Reason) {
 	e.tell(name, Withdrawn{source, reason})
 }
 
+// Rank says that the source's place in the order of precedence, or what it may do, is another now.
+func (e *Engine) Rank(name string, source Source) {
+	e.tell(name, Ranked{source})
+}
+
 // tell feeds an event from outside. It does nothing while the engine does not run.
 func (e *Engine) tell(name string, event Event) {
 	e.mu.Lock()
@@ -197,12 +219,13 @@ func (e *Engine) tell(name string, event Event) {
 	}
 	m := e.members[name]
 	if m == nil {
-		if _, leaves := event.(Withdrawn); leaves {
-			return
+		switch event.(type) {
+		case Withdrawn, Ranked:
+			return // of a name that the source does not list
 		}
 		m = &member{
 			name: name, machine: NewMachine(e.opts.Timing),
-			attempts: map[uint64]context.CancelFunc{}, engaged: map[uint64]*engaged{},
+			attempts: map[uint64]runningAttempt{}, engaged: map[uint64]*engaged{},
 		}
 		e.members[name] = m
 	}
@@ -231,6 +254,7 @@ func (e *Engine) step(m *member, event Event) {
 	}
 	e.publish(m, before)
 	e.schedule(m)
+	e.claim(m)
 }
 
 // do carries out an action. It only starts or cancels work. The caller holds mu.
@@ -239,11 +263,13 @@ func (e *Engine) do(m *member, action Action) {
 	switch a := action.(type) {
 	case Connect:
 		ctx, cancel := context.WithCancel(r.ctx)
-		m.attempts[a.Generation] = cancel
+		m.attempts[a.Generation] = runningAttempt{a.Link.Source, cancel}
 		running := m.engaged[a.Running]
 		r.wg.Go(func() { e.connect(ctx, r, m, a, running) })
 	case CancelConnect:
-		m.attempts[a.Generation]()
+		if attempt, runs := m.attempts[a.Generation]; runs { // or its result is what this is about
+			attempt.cancel()
+		}
 	case Discard:
 		p := m.proved
 		m.proved = nil
@@ -303,10 +329,13 @@ func (e *Engine) publish(m *member, before Status) {
 		}
 		e.opts.OnChange(m.name, after, true)
 	}
-	if m.drained != nil && m.ended() {
-		close(m.drained)
-		m.drained = nil
-	}
+	m.waiting = slices.DeleteFunc(m.waiting, func(w waiter) bool {
+		if m.uses(w.source) {
+			return false
+		}
+		close(w.done)
+		return true
+	})
 	if m.machine.Idle() && len(m.attempts) == 0 && m.quiet() {
 		e.forget(m)
 	}
@@ -316,10 +345,10 @@ func (e *Engine) publish(m *member, before Status) {
 func (e *Engine) forget(m *member) {
 	last := m.machine.Status()
 	m.stopTimer()
-	if m.drained != nil {
-		close(m.drained)
-		m.drained = nil
+	for _, w := range m.waiting {
+		close(w.done)
 	}
+	m.waiting = nil
 	delete(e.members, m.name)
 	e.served.Delete(multicluster.ClusterName(m.name))
 	e.opts.Metrics.forgotten(m.name, last)
@@ -347,8 +376,20 @@ func (e *Engine) schedule(m *member) {
 	})
 }
 
-// ended reports whether nothing of what was disengaged or cancelled is left.
-func (m *member) ended() bool { return len(m.machine.draining) == 0 && len(m.attempts) == 0 }
+// uses reports whether anything runs, drains or is being connected upon a connection of the source's.
+func (m *member) uses(source string) bool {
+	for _, en := range m.engaged {
+		if en.force.Load().link.Source == source {
+			return true
+		}
+	}
+	for _, a := range m.attempts {
+		if a.source == source {
+			return true
+		}
+	}
+	return false
+}
 
 // quiet reports whether no call of Engage for this name is under way: the next one has to wait for it.
 func (m *member) quiet() bool {
@@ -405,24 +446,23 @@ func (e *Engine) Statuses() map[string]Status {
 	return all
 }
 
-// WaitDrained waits until no disengaged cluster of these names is still coming to its end, or ctx ends.
-func (e *Engine) WaitDrained(ctx context.Context, names []string) error {
+// WaitLeft waits until nothing runs, drains or is being connected any longer upon what the source has said of these
+// names, which it has withdrawn, or ctx ends.
+func (e *Engine) WaitLeft(ctx context.Context, source string, names []string) error {
 	for _, name := range names {
 		e.mu.Lock()
 		m := e.members[name]
-		if m == nil || m.ended() {
+		if m == nil || !m.uses(source) {
 			e.mu.Unlock()
 			continue
 		}
-		if m.drained == nil {
-			m.drained = make(chan struct{})
-		}
-		drained := m.drained
+		w := waiter{source, make(chan struct{})}
+		m.waiting = append(m.waiting, w)
 		e.mu.Unlock()
 		select {
-		case <-drained:
+		case <-w.done:
 		case <-ctx.Done():
-			return fmt.Errorf("cluster %q still draining: %w", name, context.Cause(ctx))
+			return fmt.Errorf("cluster %q still uses backend %s: %w", name, source, context.Cause(ctx))
 		}
 	}
 	return nil

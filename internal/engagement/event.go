@@ -30,9 +30,11 @@ type (
 	Ranked struct {
 		Source Source
 	}
-	// Claimed: other names lead to the same cluster. First is the one that comes first in order, unless that is this
-	// one; then Others is how many there are. Shadowed says that First serves the cluster instead of this one.
+	// Claimed: other names lead to the same cluster, the one with this UID. First is the one that comes first in order,
+	// unless that is this one; then Others is how many there are. Shadowed says that First serves the cluster instead
+	// of this one: that holds until it is taken back, or what is known of this name's connections is another.
 	Claimed struct {
+		UID      string
 		First    string
 		Others   int
 		Shadowed bool

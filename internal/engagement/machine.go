@@ -87,6 +87,7 @@ type Machine struct {
 
 // claim is how a name stands to others that lead to the same cluster.
 type claim struct {
+	uid      string // the cluster's
 	first    string // the one that comes first in order; empty if that is this one
 	others   int    // how many there are, if this one comes first
 	shadowed bool   // the first serves the cluster instead
@@ -137,6 +138,7 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 		c := m.candidate(e.Source)
 		if c.hold != nil || !c.cluster.Connection.Equal(e.Cluster.Connection) {
 			c.retry, c.setbacks, c.proof = retry{}, 0, proof{}
+			m.reconsider()
 		}
 		c.cluster, c.hold = e.Cluster, nil
 		if m.inForce(c) {
@@ -152,6 +154,7 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 		}
 		m.candidates = slices.DeleteFunc(m.candidates, func(c *candidate) bool { return c.source.Name == e.Source })
 		m.gone = e.Reason
+		m.reconsider()
 		if m.served.Source == e.Source {
 			m.served = Link{}
 		}
@@ -167,7 +170,7 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 			}
 		}
 	case Claimed:
-		m.claim = claim{first: e.First, others: e.Others, shadowed: e.Shadowed}
+		m.claim = claim{e.UID, e.First, e.Others, e.Shadowed}
 	case Connected:
 		return m.connected(now, e)
 	case ConnectFailed:
@@ -213,6 +216,13 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 	case Tick:
 	}
 	return nil
+}
+
+// reconsider forgets that another name serves the cluster: the name may lead elsewhere now.
+func (m *Machine) reconsider() {
+	if m.claim.shadowed {
+		m.claim = claim{}
+	}
 }
 
 // connected puts a proved connection in force: under a new engagement, or under the one that runs. One that is not

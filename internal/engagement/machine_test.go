@@ -103,7 +103,7 @@ func (s *story) tell(d *datadriven.TestData) (string, error) {
 	case "rank":
 		event = Ranked{source()}
 	case "claimed":
-		event = Claimed{First: arg("first"), Others: int(number("others")), Shadowed: has("shadowed")}
+		event = Claimed{UID: arg("uid"), First: arg("first"), Others: int(number("others")), Shadowed: has("shadowed")}
 	case "withdraw":
 		event = Withdrawn{source().Name, backends.Reason(arg("reason"))}
 	case "connected":

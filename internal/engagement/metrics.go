@@ -27,6 +27,7 @@ type Metrics struct {
 	disengagements *prometheus.CounterVec
 	lastContact    *prometheus.GaugeVec
 	credentialEnds *prometheus.GaugeVec
+	duplicates     prometheus.Gauge
 }
 
 // NewMetrics returns metrics that are registered with r. Engines that share a registry share the metrics. The
@@ -62,6 +63,9 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		register(r, &m.credentialEnds, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tributary_credential_expiry_timestamp_seconds", Help: "When the credential in force expires; absent if it does not say.",
 		}, []string{"cluster"})),
+		register(r, &m.duplicates, prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tributary_duplicate_clusters", Help: "Names that lead to a cluster that another name leads to as well.",
+		})),
 	)
 	if err != nil {
 		return nil, err
@@ -144,6 +148,13 @@ func (m *Metrics) disengaged(backend string, reason backends.Reason) {
 	m.disengagements.WithLabelValues(backend, string(reason)).Inc()
 	if reason == backends.ReasonReplaced {
 		m.replaces.WithLabelValues(backend).Inc()
+	}
+}
+
+// duplicated takes note that so many more names lead to clusters that others lead to as well.
+func (m *Metrics) duplicated(more int) {
+	if m != nil {
+		m.duplicates.Add(float64(more))
 	}
 }
 

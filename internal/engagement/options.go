@@ -30,6 +30,9 @@ type Options struct {
 	// DrainTimeout bounds the wait for a disengaged cluster's goroutines. Default 10s.
 	DrainTimeout time.Duration
 
+	// ServeOnce has a cluster served under one name only, of several that lead to it: the first in order.
+	ServeOnce bool
+
 	// Scheme is the scheme of every cluster. Default: the one given to Start, or client-go's.
 	Scheme *runtime.Scheme
 	// ClusterOptions are applied to every cluster.Cluster that is built, after the engine's own defaults

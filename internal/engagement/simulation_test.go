@@ -244,6 +244,9 @@ func (w *world) play(o op) {
 			Endpoint: connection.Endpoint{Server: fmt.Sprintf("https://server-%d", o.b%3)},
 			Auth:     connection.Auth{Token: connection.NewSecret(fmt.Sprintf("token-%d", o.b/3%3))},
 		}
+		if said := w.declared[source]; said == nil || !said.Equal(spec) {
+			w.shadowed = false // the name may lead elsewhere now
+		}
 		w.declared[source] = &spec
 		w.say("declare from=%s:%d server=server-%d token=token-%d", source, from.Rank, o.b%3, o.b/3%3)
 		w.step(Declared{from, backends.Cluster{Name: "member", Connection: spec}})
@@ -262,6 +265,9 @@ func (w *world) play(o op) {
 			w.fail("policy refuses %s, and its connection is used still", source)
 		}
 	case opWithdraw:
+		if _, listed := w.declared[source]; listed {
+			w.shadowed = false
+		}
 		delete(w.declared, source)
 		w.anchored = w.anchored && w.inForce.Source != source
 		if w.running != 0 && w.inForce.Source == source && w.orphaned.IsZero() {

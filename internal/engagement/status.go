@@ -36,9 +36,8 @@ type Status struct {
 
 // CandidateStatus tells how one of several sources of a name stands.
 type CandidateStatus struct {
-	Source string
-	// Member is what the source calls the cluster.
-	Member string
+	// Source lists the cluster as Member.
+	Source, Member string
 	// State is that of the name for the one that serves it. For another, it is Shadowed if it could be engaged, else
 	// Pending, Rejected, Connecting or Disconnected.
 	State  backends.State
@@ -88,7 +87,7 @@ func (m *Machine) describe(now time.Time) Status {
 		s.State, s.Reason, s.Message = m.describeRunning(r, c)
 	case m.claim.shadowed:
 		s.State, s.Reason, s.Message = backends.Shadowed, backends.ReasonDuplicate, "the cluster is served as "+m.claim.first
-		s.UID = c.proof.facts.UID
+		s.UID = m.claim.uid
 	default:
 		s.State, s.Reason, s.Message = m.describeIdle(c, m.lost)
 	}
