@@ -227,11 +227,11 @@ func TestLostAndBack(t *testing.T) {
 // What a restarted backend has not reported by the time it has synced is disengaged, and not before.
 func TestBackendCrash(t *testing.T) {
 	plane := planes.Get(t, controlplane.Options{Name: "one"})
+	other := planes.Get(t, controlplane.Options{Name: "good-1"})
 	f := endtoend.Start(t, aggregate.Options{})
 	inv := f.Declare(t, "secrets")
-	for _, n := range []string{"a", "b"} {
-		inv.Say().Engage(endtoend.Member(t, n, plane.Kubeconfig()))
-	}
+	inv.Say().Engage(endtoend.Member(t, "a", plane.Kubeconfig()))
+	inv.Say().Engage(endtoend.Member(t, "b", other.Kubeconfig()))
 	inv.Say().Synced()
 	endtoend.Eventually(t, "both engaged", func() bool {
 		return f.Is("secrets/a", backends.Engaged, backends.ReasonReady) && f.Is("secrets/b", backends.Engaged, backends.ReasonReady)
