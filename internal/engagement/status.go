@@ -185,7 +185,9 @@ func (m *Machine) describeRunning(r *running, c *candidate) (backends.State, bac
 	switch {
 	case m.claim.first != "":
 		return backends.Engaged, backends.ReasonDuplicate, "the same cluster as " + m.claim.first
-	case m.claim.others > 0:
+	case m.claim.others == 1:
+		return backends.Engaged, backends.ReasonDuplicate, "1 other name leads to the same cluster"
+	case m.claim.others > 1:
 		return backends.Engaged, backends.ReasonDuplicate, fmt.Sprintf("%d other names lead to the same cluster", m.claim.others)
 	default:
 		return backends.Engaged, backends.ReasonReady, r.watches.Pending
