@@ -1,0 +1,220 @@
+package aggregate_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tributary-fleet/tributary/aggregate"
+	"github.com/tributary-fleet/tributary/backends"
+	"github.com/tributary-fleet/tributary/internal/endtoend"
+	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
+)
+
+// unfriendly is a selector that panics.
+type unfriendly struct{ labels.Selector }
+
+func (unfriendly) Matches(labels.Labels) bool { panic("no labels, please") }
+func (unfriendly) String() string             { panic("no words, please") }
+
+// declareUnder adds an inventory under a prefix, and waits until it runs.
+func declareUnder(t *testing.T, f *endtoend.Fleet, backend, prefix string) *endtoend.Inventory {
+	t.Helper()
+	inv := endtoend.NewInventory()
+	if err := f.Add(backend, inv, aggregate.BackendOptions{Prefix: prefix}); err != nil {
+		t.Fatal(err)
+	}
+	<-inv.Running
+	return inv
+}
+
+// Controllers that select clusters see those, and no other: real clusters, and a controller for each way to select. What
+// they select by is made before the backends are added.
+func TestSelectedControllers(t *testing.T) {
+	type filterFunc = mcbuilder.ClusterFilterFunc
+	ways := map[string]func(*endtoend.Fleet) mcbuilder.EngageOptions{}
+	view := func(name string) func(f *endtoend.Fleet) mcbuilder.EngageOptions {
+		return func(f *endtoend.Fleet) mcbuilder.EngageOptions {
+			return mcbuilder.WithClustersFromProvider(t.Context(), f.View(name))
+		}
+	}
+	filter := func(make func(*endtoend.Fleet) filterFunc) func(f *endtoend.Fleet) mcbuilder.EngageOptions {
+		return func(f *endtoend.Fleet) mcbuilder.EngageOptions { return mcbuilder.WithClusterFilter(make(f)) }
+	}
+	ways["view of a prefix"], ways["view of a backend"] = view("shared"), view("b")
+	ways["backends"] = filter(func(f *endtoend.Fleet) filterFunc { return f.FromBackend("c", "a", "unknown") })
+	for name, selector := range map[string]labels.Selector{
+		"labels":       labels.SelectorFromSet(labels.Set{"env": "prod"}),
+		"other labels": labels.SelectorFromSet(labels.Set{"env": "dev"}),
+		"panic":        unfriendly{},
+		"nil":          nil,
+	} {
+		ways[name] = filter(func(f *endtoend.Fleet) filterFunc { return f.WithLabels(selector) })
+	}
+	want := map[string][]string{
+		"view of a prefix":  {"shared/three", "shared/two"},
+		"view of a backend": {"shared/two"},
+		"backends":          {"a/one", "shared/three"},
+		"labels":            {"a/one", "shared/three"},
+		"other labels":      {"shared/two"},
+	}
+
+	var mu sync.Mutex
+	saw := map[string]map[string]bool{} // by controller: the clusters that it was called for
+	f := endtoend.Start(t, aggregate.Options{}, endtoend.Before(func(f *endtoend.Fleet) {
+		for way, option := range ways {
+			err := mcbuilder.ControllerManagedBy(f.Manager).Named(way).For(&corev1.ConfigMap{}, option(f)).
+				WithOptions(controller.TypedOptions[mcreconcile.Request]{SkipNameValidation: new(true)}).
+				Complete(mcreconcile.Func(func(_ context.Context, req mcreconcile.Request) (ctrl.Result, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if saw[way] == nil {
+						saw[way] = map[string]bool{}
+					}
+					saw[way][req.ClusterName.String()] = true
+					return ctrl.Result{}, nil
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}))
+	for _, c := range []struct{ backend, prefix, member, env, plane string }{
+		{"a", "a", "one", "prod", "one"},
+		{"b", "shared", "two", "dev", "good-0"},
+		{"c", "shared", "three", "prod", "good-1"},
+	} {
+		inv := declareUnder(t, f, c.backend, c.prefix)
+		plane := planes.Get(t, controlplane.Options{Name: c.plane})
+		member := endtoend.Member(t, c.member, plane.Kubeconfig())
+		member.Info.Labels = map[string]string{"env": c.env}
+		inv.Say().Engage(member)
+		inv.Say().Synced()
+		name := c.prefix + "/" + c.member
+		cm := endtoend.ConfigMap(t, plane, "selected")
+		endtoend.Eventually(t, "the controller of all clusters is called", func() bool { return f.Saw(name, cm) > 0 })
+		endtoend.Eventually(t, name+" engaged with every controller", func() bool { return f.Engaged(name) })
+	}
+	seen := func() map[string][]string {
+		mu.Lock()
+		defer mu.Unlock()
+		all := map[string][]string{}
+		for way, clusters := range saw {
+			all[way] = slices.Sorted(maps.Keys(clusters))
+		}
+		return all
+	}
+	endtoend.Eventually(t, "every controller is called for what it selects", func() bool {
+		got := seen()
+		for way, clusters := range want {
+			for _, name := range clusters {
+				if !slices.Contains(got[way], name) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	if diff := cmp.Diff(want, seen()); diff != "" {
+		t.Errorf("controllers see other clusters than they select (-want +got):\n%s", diff)
+	}
+}
+
+// A view has the provider's own clusters and errors, and knows nothing of the rest of the fleet.
+func TestView(t *testing.T) {
+	server := endtoend.Fakes(t)
+	f := endtoend.Start(t, aggregate.Options{}, endtoend.WithoutController())
+	inside, outside := declareUnder(t, f, "b", "shared"), declareUnder(t, f, "a", "a")
+	for name, inv := range map[string]*endtoend.Inventory{"in": inside, "out": outside} {
+		inv.Say().Engage(endtoend.FakeMember(server.Cluster(name), server.Addr(), server, name, "token"))
+		inv.Say().Hold("held", backends.Hold{Reason: backends.ReasonPaused})
+	}
+	view := f.View("shared")
+	// An index for all, by way of a view.
+	byFirst := func(o client.Object) []string { return []string{o.GetName()[:1]} }
+	for range 2 {
+		if err := view.IndexField(t.Context(), &corev1.ConfigMap{}, "first", byFirst); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"shared/in", "a/out"} {
+		endtoend.Eventually(t, name+" engaged", func() bool { return f.Engaged(name) })
+	}
+	cl, err := f.Get(t.Context(), "shared/in")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []multicluster.Provider{view, f.View("b")} {
+		if got, err := v.Get(t.Context(), "shared/in"); err != nil || got != cl {
+			t.Errorf("Get of its own cluster: %v, %v", got, err)
+		}
+		if _, err := v.Get(t.Context(), "shared/held"); !errors.Is(err, backends.ErrNotEngaged) {
+			t.Errorf("Get of its own cluster that is held: %v, want ErrNotEngaged", err)
+		}
+		for _, name := range []multicluster.ClusterName{"a/out", "a/held", "shared/unknown", "shared", ""} {
+			if _, err := v.Get(t.Context(), name); !errors.Is(err, multicluster.ErrClusterNotFound) {
+				t.Errorf("Get of %q: %v, want ErrClusterNotFound", name, err)
+			}
+		}
+	}
+	if _, err := f.View("").Get(t.Context(), "shared/in"); !errors.Is(err, multicluster.ErrClusterNotFound) {
+		t.Errorf("a view without a name has a cluster: %v", err)
+	}
+	if f.View("b") != f.View("b") || f.View("b") == view {
+		t.Error("views are not equal by what they show")
+	}
+	if _, runs := view.(multicluster.ProviderRunnable); runs {
+		t.Error("a view can be run")
+	}
+	key := endtoend.PutConfigMap(t, server.Cluster("in"), "indexed")
+	var list corev1.ConfigMapList
+	endtoend.Eventually(t, "the index is there", func() bool {
+		return cl.GetClient().List(t.Context(), &list, client.MatchingFields{"first": "i"}) == nil && len(list.Items) == 1
+	})
+	if got := client.ObjectKeyFromObject(&list.Items[0]).String(); got != key {
+		t.Errorf("found %s by index, want %s", got, key)
+	}
+}
+
+// Filters go by what is known now, and say no to what is not known at all.
+func TestFiltersFollowTheInventory(t *testing.T) {
+	f := endtoend.Start(t, aggregate.Options{}, endtoend.WithoutController())
+	prod := f.WithLabels(labels.SelectorFromSet(labels.Set{"env": "prod"}))
+	fromA, everything := f.FromBackend("a"), f.WithLabels(labels.Everything())
+	answers := func() [3]bool { return [3]bool{prod("p/c", nil), fromA("p/c", nil), everything("p/c", nil)} }
+	if got := answers(); got != [3]bool{} {
+		t.Errorf("an unknown name is selected: %v", got)
+	}
+	a := declareUnder(t, f, "a", "p")
+	hold := backends.Hold{Reason: backends.ReasonPaused, Info: backends.Info{Labels: map[string]string{"env": "prod"}}}
+	a.Say().Hold("c", hold)
+	if got := answers(); got != [3]bool{true, true, true} {
+		t.Errorf("with labels, from its backend: %v", got)
+	}
+	hold.Info.Labels = nil
+	a.Say().Hold("c", hold)
+	if got := answers(); got != [3]bool{false, true, true} {
+		t.Errorf("without labels: %v", got)
+	}
+	a.Say().Synced()
+	b := declareUnder(t, f, "b", "p")
+	b.Say().Hold("c", hold)
+	a.Say().Disengage("c", backends.ReasonDeleted)
+	endtoend.Eventually(t, "the other backend has it", func() bool { return f.Status("p/c").Backend == "b" })
+	if got := answers(); got != [3]bool{false, false, true} {
+		t.Errorf("from another backend: %v", got)
+	}
+}
