@@ -9,13 +9,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/go-logr/logr"
 	"github.com/hashicorp/go-multierror"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tributary-fleet/tributary/backends"
@@ -40,10 +37,8 @@ type Provider struct {
 	// mu guards what follows. It is never held across a backend's Run, I/O or a callback.
 	mu       sync.Mutex
 	backends map[string]*supervised
-	added    int             // counts Add; gives backends their first rank
-	ctx      context.Context // nil while the provider does not run
-	log      logr.Logger     // of the present run
-	wg       *sync.WaitGroup // of the present run: the backends' supervisors, and what records Events
+	added    int      // counts Add; gives backends their first rank
+	session  *session // nil while the provider does not run
 }
 
 var (
@@ -130,7 +125,7 @@ func (p *Provider) add(s *supervised) bool {
 	p.added++
 	s.rank = p.added
 	p.backends[s.name] = s
-	if p.ctx != nil {
+	if p.session != nil {
 		p.supervise(s)
 	}
 	p.applyRanks()
@@ -159,7 +154,7 @@ func (p *Provider) Update(name string, backend backends.Backend, opts BackendOpt
 	if s.cancel != nil {
 		s.cancel()
 	}
-	if p.ctx != nil {
+	if p.session != nil {
 		p.supervise(s)
 	}
 	p.applyRanks()
@@ -267,59 +262,6 @@ func (p *Provider) finishRemoval(s *supervised, stopped <-chan struct{}) {
 	defer p.mu.Unlock()
 	delete(p.backends, s.name)
 	close(s.removed)
-}
-
-// Start runs the backends and engages their clusters with aware, until ctx ends. multicluster-runtime's manager
-// calls it. It returns nil after everything has come to its end, or an error naming what had not within StopTimeout.
-func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
-	scheme, logger := fromManager(aware)
-	if p.opts.Logger.GetSink() != nil {
-		logger = p.opts.Logger
-	}
-	logger = logger.WithName("tributary")
-	// Engagements outlive ctx until they are disengaged in order.
-	if err := p.engine.Start(context.WithoutCancel(ctx), aware, scheme, logger); err != nil {
-		return fmt.Errorf("start aggregate: %w", err)
-	}
-	runCtx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	p.mu.Lock()
-	wg := &sync.WaitGroup{} // a new one: backends of an earlier run may not have stopped yet
-	p.ctx, p.log, p.wg = runCtx, logger, wg
-	for _, s := range p.backends {
-		p.supervise(s)
-	}
-	p.applyRanks()
-	p.mu.Unlock()
-	wg.Go(func() { p.recordEvents(runCtx) })
-
-	<-ctx.Done()
-
-	p.mu.Lock()
-	p.ctx = nil
-	p.mu.Unlock()
-	stopCtx, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), p.opts.StopTimeout)
-	defer cancelStop()
-	var problems *multierror.Error
-	// The engine first: a backend that does not stop must not use up the time that clusters need. Words that come
-	// meanwhile count for nothing.
-	problems = multierror.Append(problems, p.engine.Stop(stopCtx))
-	if !waitFor(stopCtx, wg) {
-		problems = multierror.Append(problems, errors.New("backends still running"))
-	}
-	if err := problems.ErrorOrNil(); err != nil {
-		return fmt.Errorf("stop aggregate: %w", err)
-	}
-	return nil
-}
-
-// fromManager returns what clusters inherit from the manager that engages them, if it is one.
-func fromManager(aware multicluster.Aware) (*runtime.Scheme, logr.Logger) {
-	if mgr, ok := aware.(interface{ GetLocalManager() manager.Manager }); ok {
-		local := mgr.GetLocalManager()
-		return local.GetScheme(), local.GetLogger()
-	}
-	return nil, logr.Discard()
 }
 
 // Get returns the cluster engaged under a public name. Its errors are multicluster.ErrClusterNotFound for a name

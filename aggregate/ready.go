@@ -82,7 +82,7 @@ func (p *Provider) unsynced() (runs bool, list []BackendStatus) {
 			list = append(list, s.status())
 		}
 	}
-	return p.ctx != nil, list
+	return p.session != nil, list
 }
 
 // notReady returns an error that says what is waited for, or nil.

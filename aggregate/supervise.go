@@ -71,12 +71,12 @@ func (p *Provider) supervise(s *supervised) {
 	if s.removed != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(p.ctx)
+	ctx, cancel := context.WithCancel(p.session.ctx)
 	previous := s.stopped
 	s.cancel, s.stopped = cancel, make(chan struct{})
 	s.headStart = time.Now().Add(p.opts.HeadStart)
-	stopped, log, backend := s.stopped, p.log.WithValues("backend", s.name), s.backend
-	p.wg.Go(func() {
+	stopped, log, backend := s.stopped, p.session.log.WithValues("backend", s.name), s.backend
+	p.session.wg.Go(func() {
 		defer close(stopped)
 		defer cancel()
 		if previous != nil {

@@ -93,6 +93,8 @@ const (
 	ReasonConnecting Reason = "Connecting"
 	// ReasonSyncing: engaged, but informers have not synced yet.
 	ReasonSyncing Reason = "Syncing"
+	// ReasonStandby: connected and healthy; controllers get the cluster as soon as this process is the leader.
+	ReasonStandby Reason = "Standby"
 	// ReasonReady: engaged and healthy.
 	ReasonReady Reason = "Ready"
 	// ReasonUnreachable: no connection could be made to the cluster's address.

@@ -136,9 +136,8 @@ func (en *engaged) swap(p *proved) {
 	en.transport.Swap(p.generation)
 }
 
-// engage runs a cluster: starts it, hands it to the controllers, and waits for its first sync. previous is closed
-// when the call of Engage before this one has returned.
-// replaces says that it takes over from another engagement.
+// engage runs a cluster: starts it, hands it to the controllers as soon as there are any, and waits for its first sync. previous
+// is closed when the call of Engage before this one has returned; replaces says that it takes over from another engagement.
 func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}, replaces bool) {
 	defer func() {
 		close(en.handedOver)
@@ -147,22 +146,10 @@ func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}
 	if previous != nil {
 		<-previous
 	}
-	if replaces {
-		// The name is being served, and is not to go without a cluster until its turn comes.
-		en.leaveSync = func() {}
-	} else {
-		select {
-		case e.syncs <- struct{}{}:
-			en.leaveSync = sync.OnceFunc(func() { <-e.syncs })
-		case <-en.ctx.Done():
-			return
-		}
-	}
-	if en.ctx.Err() != nil { // select chooses at random
-		en.leaveSync()
+	en.leaveSync = func() {}
+	if en.ctx.Err() != nil {
 		return
 	}
-	began := time.Now()
 	en.wg.Go(func() {
 		err := r.contain(func() error { return en.cluster.Start(en.ctx) })
 		if en.ctx.Err() == nil {
@@ -188,6 +175,20 @@ func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}
 			return nil
 		})
 	})
+	select {
+	case <-r.led:
+	case <-en.ctx.Done():
+		return
+	}
+	if !replaces { // else the name is being served, and is not to go without a cluster until its turn comes
+		select {
+		case e.syncs <- struct{}{}:
+			en.leaveSync = sync.OnceFunc(func() { <-e.syncs })
+		case <-en.ctx.Done():
+			return
+		}
+	}
+	began := time.Now()
 	err := e.handOver(r, en)
 	if en.ctx.Err() != nil {
 		en.leaveSync()

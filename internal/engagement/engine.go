@@ -48,6 +48,8 @@ type Engine struct {
 type run struct {
 	ctx    context.Context // every attempt and engagement hangs on it
 	cancel context.CancelFunc
+	// led is closed when there is something to hand clusters to, which is aware then.
+	led    chan struct{}
 	aware  multicluster.Aware
 	scheme *runtime.Scheme
 	log    logr.Logger
@@ -114,10 +116,10 @@ func New(opts Options) *Engine {
 	}
 }
 
-// Start makes the engine work: clusters that are declared from now on are connected to and handed to aware.
-// Contexts of engagements descend from ctx. scheme is used unless the options name one, and may be nil. A started
-// engine must be stopped.
-func (e *Engine) Start(ctx context.Context, aware multicluster.Aware, scheme *runtime.Scheme, log logr.Logger) error {
+// Start makes the engine work: clusters that are declared from now on are connected to, and served. They are handed to nobody
+// before Lead. Contexts of engagements descend from ctx. scheme is used unless the options name one, and may be nil. A
+// started engine must be stopped.
+func (e *Engine) Start(ctx context.Context, scheme *runtime.Scheme, log logr.Logger) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.run != nil {
@@ -125,7 +127,7 @@ func (e *Engine) Start(ctx context.Context, aware multicluster.Aware, scheme *ru
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &run{
-		ctx: ctx, cancel: cancel, aware: aware, log: log,
+		ctx: ctx, cancel: cancel, led: make(chan struct{}), log: log,
 		scheme:    cmp.Or(e.opts.Scheme, scheme, clientgoscheme.Scheme),
 		plugins:   execplugin.NewRunner(execplugin.Options{Timeout: e.opts.PluginTimeout, MaxConcurrent: e.opts.MaxPlugins, Environment: e.opts.PluginEnvironment}),
 		transport: e.opts.Transport,
@@ -136,6 +138,35 @@ func (e *Engine) Start(ctx context.Context, aware multicluster.Aware, scheme *ru
 	r.wg.Go(func() { r.lines.write(r.ctx, r.log) })
 	e.run = r
 	return nil
+}
+
+// Lead has every cluster handed to aware, those that are connected already and those that will be. The engine must
+// run, and be led once only.
+func (e *Engine) Lead(aware multicluster.Aware) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.run == nil || e.run.stopping:
+		return errors.New("lead engine: it does not run")
+	case e.run.leads():
+		return errors.New("lead engine: it is led already")
+	}
+	e.run.aware = aware
+	close(e.run.led)
+	for _, m := range e.members {
+		e.step(m, Led{})
+	}
+	return nil
+}
+
+// leads reports whether there is something to hand clusters to.
+func (r *run) leads() bool {
+	select {
+	case <-r.led:
+		return true
+	default:
+		return false
+	}
 }
 
 // Stop disengages everything, and waits for every goroutine until ctx ends. Afterwards the engine knows no
@@ -227,6 +258,7 @@ func (e *Engine) tell(name string, event Event) {
 			name: name, machine: NewMachine(e.opts.Timing),
 			attempts: map[uint64]runningAttempt{}, engaged: map[uint64]*engaged{},
 		}
+		m.machine.standby = !e.run.leads()
 		e.members[name] = m
 	}
 	e.step(m, event)

@@ -39,6 +39,8 @@ type (
 		Others   int
 		Shadowed bool
 	}
+	// Led: engagements are handed to controllers from now on.
+	Led struct{}
 	// Connected: the attempt of this generation has proved its connection.
 	Connected struct {
 		Generation uint64
@@ -102,6 +104,7 @@ func (Held) event()           {}
 func (Withdrawn) event()      {}
 func (Ranked) event()         {}
 func (Claimed) event()        {}
+func (Led) event()            {}
 func (Connected) event()      {}
 func (ConnectFailed) event()  {}
 func (EngageReturned) event() {}

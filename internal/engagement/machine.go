@@ -67,6 +67,8 @@ type Machine struct {
 	served Link
 	// orphaned is since when the source of the current engagement does not list the name any longer.
 	orphaned time.Time
+	// standby says that engagements are not handed to controllers yet.
+	standby bool
 	// claim is what is known of other names that lead to the same cluster.
 	claim claim
 	// attempt is the connection being made; nil if there is none. There is never more than one.
@@ -171,6 +173,8 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 		}
 	case Claimed:
 		m.claim = claim{e.UID, e.First, e.Others, e.Shadowed}
+	case Led:
+		m.standby = false
 	case Connected:
 		return m.connected(now, e)
 	case ConnectFailed:

@@ -176,6 +176,8 @@ func (m *Machine) describeRunning(r *running, c *candidate) (backends.State, bac
 		return backends.Degraded, backends.ReasonConnectionRejected, c.retry.failure.Message
 	case r.watches.Failed.Reason != "":
 		return backends.Degraded, r.watches.Failed.Reason, r.watches.Failed.Message
+	case m.standby:
+		return backends.Engaged, backends.ReasonStandby, ""
 	case !r.handedOver || !r.synced:
 		return backends.Engaged, backends.ReasonSyncing, ""
 	}
