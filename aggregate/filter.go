@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,10 @@ import (
 //
 // The option concerns the one For, Owns or Watches that it is given to. The backends may be added later. Where several
 // backends list a cluster under one prefix, the one that serves it counts; View selects all clusters of a prefix. A name that no
-// backend lists is not selected. A controller asks once for each engagement.
+// backend lists is not selected.
+//
+// When a cluster comes to be served by another backend, it is taken back from the controllers and handed to them anew, caches and all, so
+// that each asks again.
 func (p *Provider) FromBackend(names ...string) mcsource.ClusterFilterFunc {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	return p.filter(condition{fmt.Sprintf("backends %q", names), func(_ multicluster.ClusterName, backend string, _ labels.Set) bool {
@@ -35,8 +39,11 @@ func (p *Provider) FromBackend(names ...string) mcsource.ClusterFilterFunc {
 //		For(&corev1.ConfigMap{}, mcbuilder.WithClusterFilter(fleet.WithLabels(prod)))
 //
 // The option concerns the one For, Owns or Watches that it is given to. The selector must be safe for concurrent use. A nil
-// one selects nothing, and one that panics does not select the cluster. A name that no backend lists is not selected. A controller
-// asks once for each engagement.
+// one selects nothing, and one that panics does not select the cluster. A name that no backend lists is not selected.
+//
+// When labels change so that a filter says something else of a cluster, the cluster is taken back from the controllers and handed
+// to them anew, caches and all, so that each asks again. Nothing is listed for that; controllers that still have the cluster are
+// called once more for each of its objects.
 func (p *Provider) WithLabels(selector labels.Selector) mcsource.ClusterFilterFunc {
 	if selector == nil {
 		selector = labels.Nothing()
@@ -47,6 +54,7 @@ func (p *Provider) WithLabels(selector labels.Selector) mcsource.ClusterFilterFu
 }
 
 func (p *Provider) filter(c condition) mcsource.ClusterFilterFunc {
+	p.filters.register(c)
 	return func(name multicluster.ClusterName, _ cluster.Cluster) bool { return p.meets(name, c) }
 }
 
@@ -73,9 +81,8 @@ func (c condition) holds(name multicluster.ClusterName, backend string, set labe
 	return c.selects(name, backend, set)
 }
 
-// filters are all conditions that controllers go by, in the order in which they came. Controllers ask when a cluster is engaged;
-// so where what the inventory says changes the verdict, the cluster has to be engaged with them anew, without touching its
-// connection or its cache. The zero value is ready; it may be used concurrently.
+// filters are all conditions that controllers go by, in the order in which they came. The zero value is ready; it may be used
+// concurrently.
 type filters struct {
 	mu         sync.Mutex
 	conditions []condition // only ever appended to
@@ -112,3 +119,34 @@ type verdict string
 // stands reports whether a later verdict says the same, in so far as both know of the same conditions: one that was
 // registered in between is not asked for the first time by this.
 func (v verdict) stands(later verdict) bool { return strings.HasPrefix(string(later), string(v)) }
+
+// noteVerdict takes note of what the filters say of a cluster that is about to be handed to controllers: they ask a moment later.
+func (p *Provider) noteVerdict(name multicluster.ClusterName) {
+	if v, ok := p.verdictOf(name); ok {
+		p.verdicts.Store(name, v)
+	}
+}
+
+func (p *Provider) verdictOf(name multicluster.ClusterName) (verdict, bool) {
+	s, ok := p.engine.StatusOf(name)
+	if !ok {
+		return "", false
+	}
+	return p.filters.verdict(name, s.Source, s.Cluster.Info.Labels), true
+}
+
+// followVerdicts has each cluster handed to the controllers anew of which the filters come to say something else, until ctx ends.
+func (p *Provider) followVerdicts(ctx context.Context) {
+	for change := range p.Subscribe(ctx) {
+		if change.Gone {
+			p.verdicts.Delete(change.Name)
+			continue
+		}
+		before, handedOver := p.verdicts.Load(change.Name)
+		now, listed := p.verdictOf(change.Name)
+		if handedOver && listed && !before.(verdict).stands(now) {
+			p.verdicts.Store(change.Name, now)
+			p.engine.HandOverAgain(change.Name)
+		}
+	}
+}

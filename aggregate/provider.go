@@ -33,6 +33,10 @@ type Provider struct {
 	opts   Options
 	engine *engagement.Engine
 	feed   feed
+	// filters are what controllers choose clusters by; verdicts are what the filters said of each cluster (a ClusterName)
+	// when it was handed to them.
+	filters  filters
+	verdicts sync.Map
 
 	// mu guards what follows. It is never held across a backend's Run, I/O or a callback.
 	mu       sync.Mutex
@@ -76,6 +80,7 @@ func New(opts Options) (*Provider, error) {
 		DrainTimeout:      opts.DrainTimeout,
 		Scheme:            opts.Scheme,
 		ClusterOptions:    opts.ClusterOptions,
+		OnHandOver:        p.noteVerdict,
 		OnChange: func(name string, s engagement.Status, known bool) {
 			p.feed.publish(clusterStatus(name, s), !known)
 		},

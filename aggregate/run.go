@@ -19,7 +19,7 @@ type session struct {
 	ctx    context.Context // of the backends
 	cancel context.CancelFunc
 	log    logr.Logger
-	wg     sync.WaitGroup // the backends' supervisors, and what records Events
+	wg     sync.WaitGroup // the backends' supervisors, and what listens to changes
 	// end stops everything, and returns what has not come to its end in time. It may be called more than once.
 	end func() error
 }
@@ -98,6 +98,7 @@ func (p *Provider) join(ctx context.Context, scheme *runtime.Scheme, logger logr
 	}
 	p.applyRanks()
 	s.wg.Go(func() { p.recordEvents(s.ctx) })
+	s.wg.Go(func() { p.followVerdicts(s.ctx) })
 	return s, nil
 }
 

@@ -112,8 +112,10 @@ type engaged struct {
 	id     uint64
 	ctx    context.Context // the cluster's life
 	cancel context.CancelFunc
-	// handedOver is closed when Engage has returned.
+	// handedOver is closed when Engage has returned the first time. takeBack ends what the controllers were given then, or
+	// last; it belongs to whoever's turn it is to call Engage for the name.
 	handedOver chan struct{}
+	takeBack   context.CancelFunc
 	// wg waits for the cluster's own goroutines.
 	wg sync.WaitGroup
 	// leaveSync gives up the place among the clusters in their first sync. Set by engage.
@@ -123,7 +125,7 @@ type engaged struct {
 }
 
 func newEngaged(ctx context.Context, id uint64, p *proved) *engaged {
-	en := &engaged{built: p.built, id: id, handedOver: make(chan struct{})}
+	en := &engaged{built: p.built, id: id, handedOver: make(chan struct{}), takeBack: func() {}}
 	en.ctx, en.cancel = context.WithCancel(ctx)
 	en.cache.life = en.ctx
 	en.force.Store(p)
@@ -143,6 +145,7 @@ func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}
 		close(en.handedOver)
 		e.report(m, Tick{}) // the name may have been waiting for this to be forgotten
 	}()
+	e.published()
 	if previous != nil {
 		<-previous
 	}
@@ -215,15 +218,48 @@ func (e *Engine) awaitSync(m *member, en *engaged, began time.Time) {
 	}
 }
 
-// handOver adds the indexes and engages the controllers.
+// handOver adds the indexes and engages the controllers. What they were given before is taken back first.
 func (e *Engine) handOver(r *run, en *engaged) error {
-	ctx := mark(en.ctx)
+	en.takeBack()
+	ctx, cancel := context.WithCancel(en.ctx)
+	en.takeBack = cancel
+	ctx = mark(ctx)
 	for _, x := range e.indexes.list() {
 		if err := en.index(ctx, x); err != nil {
 			r.log.Error(err, "index not added", "cluster", en.name)
 		}
 	}
-	return r.contain(func() error { return r.aware.Engage(ctx, multicluster.ClusterName(en.name), en.cluster) })
+	return r.contain(func() error {
+		e.opts.OnHandOver(multicluster.ClusterName(en.name))
+		return r.aware.Engage(ctx, multicluster.ClusterName(en.name), en.cluster)
+	})
+}
+
+// HandOverAgain takes a cluster back from the controllers and hands it to them anew, caches and all: they choose anew which of
+// its objects they watch, and are called for all of those. It does nothing for a cluster that is not engaged, and does not wait.
+func (e *Engine) HandOverAgain(name multicluster.ClusterName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, m := e.run, e.members[name.String()]
+	if r == nil || m == nil || m.machine.current == nil {
+		return
+	}
+	en := m.engaged[m.machine.current.id]
+	previous, done := m.handedOver, make(chan struct{})
+	m.handedOver = done
+	en.wg.Go(func() {
+		defer func() {
+			close(done)
+			e.report(m, Tick{})
+		}()
+		<-previous
+		if en.ctx.Err() != nil {
+			return
+		}
+		if err := e.handOver(r, en); err != nil && en.ctx.Err() == nil {
+			e.report(m, EngageReturned{en.id, &Failure{backends.ReasonEngageFailed, en.withhold(err.Error())}, jitter()})
+		}
+	})
 }
 
 var errPanic = errors.New("panicked")

@@ -289,6 +289,12 @@ func (e *Engine) step(m *member, event Event) {
 	e.claim(m)
 }
 
+// published waits until the step that is being taken is visible to Get.
+func (e *Engine) published() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+}
+
 // do carries out an action. It only starts or cancels work. The caller holds mu.
 func (e *Engine) do(m *member, action Action) {
 	r := e.run

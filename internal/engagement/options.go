@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tributary-fleet/tributary/internal/transport"
 )
@@ -48,6 +49,8 @@ type Options struct {
 	// Metrics are kept where they are set.
 	Metrics *Metrics
 
+	// OnHandOver is told of a cluster right before controllers are engaged with it.
+	OnHandOver func(name multicluster.ClusterName)
 	// OnChange is told each new Status of a name, and ok false when the name is forgotten. It is called
 	// in order, under the engine's mutex: it must only take note.
 	OnChange func(name string, status Status, ok bool)
@@ -62,6 +65,9 @@ func (o Options) withDefaults() Options {
 	o.ProbeTimeout = cmp.Or(o.ProbeTimeout, 5*time.Second)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 30*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 10*time.Second)
+	if o.OnHandOver == nil {
+		o.OnHandOver = func(multicluster.ClusterName) {}
+	}
 	if o.OnChange == nil {
 		o.OnChange = func(string, Status, bool) {}
 	}
