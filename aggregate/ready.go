@@ -29,7 +29,8 @@ const (
 // synced; or bound (default 2m) after it was first asked of a running provider, so that a hub that is down does not keep a
 // process from being ready for ever. Clusters do not count whose first attempt to connect has failed, which are
 // lost, or which wait for something (Pending, Rejected, Shadowed, Draining). Before the provider runs it is not ready: under
-// leader election, that is before the process leads. Once ready, it stays so, and costs nothing any longer.
+// leader election that is before the process leads, unless it runs with Standby; then a cluster need only be connected.
+// Once ready, it stays so, and costs nothing any longer.
 //
 // The error says in one line what is being waited for. The check may be called concurrently.
 func (p *Provider) ReadyCheck(bound time.Duration) healthz.Checker {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tributary-fleet/tributary/aggregate"
@@ -147,5 +148,39 @@ func TestReadyWhenReachableClustersSynced(t *testing.T) {
 	inv.Say().Engage(endtoend.FakeMember(server.Cluster("late"), silent, server, "late", "token"))
 	if got := says(check); got != "ready" {
 		t.Errorf("a cluster that came later: it says %q", got)
+	}
+}
+
+// A process that stands by is ready when it is connected, so that a rollout need not wait for it to lead.
+func TestReadyOnStandby(t *testing.T) {
+	p, err := aggregate.New(aggregate.Options{Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv := endtoend.NewInventory()
+	if err := p.Add("x", inv, aggregate.BackendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	aware := awareFunc(func(_ context.Context, name multicluster.ClusterName, _ cluster.Cluster) error {
+		t.Errorf("%s was handed over", name)
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Standby(aware).(manager.Runnable).Start(ctx) }()
+	<-inv.Running
+	check, server := p.ReadyCheck(time.Hour), endtoend.Fakes(t)
+	if got := says(check); got != "waiting for backends x" {
+		t.Errorf("before the backend is synced: it says %q", got)
+	}
+	inv.Say().Engage(endtoend.FakeMember(server.Cluster("c"), server.Addr(), server, "c", "token"))
+	inv.Say().Synced()
+	endtoend.Eventually(t, "ready", func() bool { return says(check) == "ready" })
+	if s := p.Clusters()[0]; s.State != backends.Engaged || s.Reason != backends.ReasonStandby {
+		t.Errorf("ready, and the cluster is %+v", s)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
