@@ -28,9 +28,14 @@ type view struct {
 // IndexField adds the index to every cluster of the fleet, as the Provider's does, so two views cannot have different
 // indexes for one type and field.
 //
-// A controller asks once for each engagement: a cluster that moves from one backend to another by a swap stays with the
-// controllers that it has. Views of a prefix do not change with such a move.
-func (p *Provider) View(name string) multicluster.Provider { return view{p, name} }
+// When a cluster moves from one backend to another, so that it leaves a view or comes into one, it is taken back from the
+// controllers and handed to them anew, caches and all, as with FromBackend. A move under one prefix does not concern the
+// view of the prefix.
+func (p *Provider) View(name string) multicluster.Provider {
+	v := view{p, name}
+	p.filters.register(v.condition())
+	return v
+}
 
 // Get implements multicluster.Provider.
 func (v view) Get(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {

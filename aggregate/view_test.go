@@ -3,16 +3,21 @@ package aggregate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -186,6 +191,121 @@ func TestView(t *testing.T) {
 	})
 	if got := client.ObjectKeyFromObject(&list.Items[0]).String(); got != key {
 		t.Errorf("found %s by index, want %s", got, key)
+	}
+}
+
+// A view has a cluster by the time that controllers are engaged with it, and when it replaces another one too. mcr's
+// WithClustersFromProvider asks then, once, whether both are the same.
+func TestViewHasWhatIsBeingEngaged(t *testing.T) {
+	const members, rounds = 25, 8
+	p, err := aggregate.New(aggregate.Options{Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv := endtoend.NewInventory()
+	if err := p.Add("x", inv, aggregate.BackendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	server, view := endtoend.Fakes(t), p.View("x")
+	var engaged atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.Start(ctx, awareFunc(func(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+			if got, err := view.Get(ctx, name); got != cl && ctx.Err() == nil {
+				t.Errorf("%s: the view has another cluster than the one that is being engaged (%v)", name, err)
+			}
+			engaged.Add(1)
+			return nil
+		}))
+	}()
+	<-inv.Running
+	for round := range rounds {
+		for i := range members {
+			name := fmt.Sprint("c", i)
+			fake := server.Cluster(fmt.Sprint(name, "-", round%2)) // another cluster than in the round before
+			inv.Say().Engage(endtoend.FakeMember(fake, server.Addr(), server, name, "token"))
+		}
+		endtoend.Eventually(t, "all engaged", func() bool { return engaged.Load() == int64((round+1)*members) })
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A cluster that moves between backends under one prefix is handed over anew if there are views of the backends, which show it
+// in their turn, and is left alone if there is only one of the prefix.
+func TestViewsFollowMoves(t *testing.T) {
+	for name, c := range map[string]struct {
+		views []string
+		want  []string // for each hand-over, the views that have the cluster
+	}{
+		"views of backends": {[]string{"a", "b", "p"}, []string{"a p", "b p", "a p"}},
+		"view of a prefix":  {[]string{"p"}, []string{"p"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := endtoend.Fakes(t)
+			p, err := aggregate.New(aggregate.Options{Metrics: prometheus.NewRegistry()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			views := map[string]multicluster.Provider{}
+			for _, v := range c.views {
+				views[v] = p.View(v)
+			}
+			inventories := map[string]*endtoend.Inventory{"a": endtoend.NewInventory(), "b": endtoend.NewInventory()}
+			for _, backend := range []string{"a", "b"} {
+				if err := p.Add(backend, inventories[backend], aggregate.BackendOptions{Prefix: "p"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var mu sync.Mutex
+			var handed []string
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				ended <- p.Start(ctx, awareFunc(func(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+					var have []string
+					for _, v := range c.views {
+						if got, err := views[v].Get(ctx, name); err == nil && got == cl {
+							have = append(have, v)
+						}
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					handed = append(handed, strings.Join(have, " "))
+					return nil
+				}))
+			}()
+			for _, backend := range []string{"a", "b"} {
+				<-inventories[backend].Running
+				inventories[backend].Say().Engage(endtoend.FakeMember(server.Cluster("c"), server.Addr(), server, "c", "token-of-"+backend))
+				inventories[backend].Say().Synced()
+			}
+			got := func() []string {
+				mu.Lock()
+				defer mu.Unlock()
+				return slices.Clone(handed)
+			}
+			for i, order := range [][]string{{"a", "b"}, {"b", "a"}, {"a", "b"}} {
+				if err := p.Arrange("p", order...); err != nil {
+					t.Fatal(err)
+				}
+				endtoend.Eventually(t, "served by "+order[0], func() bool {
+					all := p.Clusters()
+					return len(all) == 1 && all[0].Backend == order[0] && all[0].State == backends.Engaged
+				})
+				endtoend.Eventually(t, "handed over", func() bool { return len(got()) >= min(i+1, len(c.want)) })
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(c.want, got()); diff != "" {
+				t.Errorf("hand-overs (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
