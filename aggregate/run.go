@@ -49,9 +49,11 @@ func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
 // With it, those that are not the leader run the backends too, and keep a proved connection to each cluster; so the one that becomes
 // the leader has only to hand the clusters to its controllers. Until then, a cluster's reason is Standby, and nothing is
 // listed or watched in it. aware is the manager that will start the Provider.
-func (p *Provider) Standby(aware multicluster.Aware) manager.LeaderElectionRunnable {
+func (p *Provider) Standby(aware multicluster.Aware) manager.Runnable {
 	return &standby{p, aware}
 }
+
+var _ manager.LeaderElectionRunnable = (*standby)(nil)
 
 type standby struct {
 	p     *Provider
