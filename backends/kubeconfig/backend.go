@@ -32,7 +32,7 @@ const (
 // Options say which Secrets are clusters.
 type Options struct {
 	// Hub is the API server that holds the Secrets, for instance GetLocalManager().GetConfig() of a manager. Required.
-	// It needs the verbs list and watch for secrets, in the namespaces below or in all.
+	// It needs the verbs list and watch for secrets, in the namespaces below or in all; with Names, only get for those.
 	Hub *rest.Config
 	// Preset fills those of the options below that are not set, by a project's convention. Default: PresetMCR.
 	Preset Preset
@@ -47,6 +47,12 @@ type Options struct {
 	// NamePattern is what the names of the Secrets look like, where one * stands for any text: "*-kubeconfig". It is
 	// applied to what the server has selected. Default: any name.
 	NamePattern string
+	// Names are the Secrets by name: "namespace/name", or "name" for one in each of Namespaces. They are read one by one
+	// every PollInterval, for hubs that allow neither list nor watch. One that is not there is waited for. Names
+	// exclude the selectors, and the selector and name pattern of the preset do not apply to them.
+	Names []string
+	// PollInterval is the time between two reads of each of Names. Default: 10s.
+	PollInterval time.Duration
 	// Format is what the Secrets hold. Default: FormatKubeconfig.
 	Format Format
 	// Keys are the keys of a Secret's data that may hold the kubeconfig: the first that is there and not empty
@@ -101,6 +107,7 @@ func (o *Options) setDefaults() error {
 		}
 	}
 	o.HoldFor = cmp.Or(o.HoldFor, DefaultHoldFor)
+	o.PollInterval = cmp.Or(o.PollInterval, defaultPoll)
 	return nil
 }
 
@@ -116,8 +123,14 @@ func (o *Options) check() error {
 	if slices.Contains(o.Keys, "") {
 		return errors.New("option Keys holds an empty key")
 	}
-	if o.LabelSelector == "" && o.FieldSelector == "" && len(o.Namespaces) == 0 {
-		return fmt.Errorf("the preset %s has no selector: one of the options Namespaces, LabelSelector and FieldSelector is needed", o.Preset)
+	if err := o.checkNames(); err != nil {
+		return fmt.Errorf("option Names: %w", err)
+	}
+	if o.PollInterval < 0 {
+		return errors.New("option PollInterval is negative")
+	}
+	if len(o.Names) == 0 && o.LabelSelector == "" && o.FieldSelector == "" && len(o.Namespaces) == 0 {
+		return fmt.Errorf("the preset %s has no selector: one of the options Namespaces, LabelSelector, FieldSelector and Names is needed", o.Preset)
 	}
 	if _, err := labels.Parse(o.LabelSelector); err != nil {
 		return fmt.Errorf("option LabelSelector: %w", err)
@@ -138,6 +151,48 @@ func (o *Options) check() error {
 		return fmt.Errorf("option Member: %w", err)
 	}
 	return nil
+}
+
+// checkNames refuses names that name no Secret, or that the other options leave nothing of.
+func (o *Options) checkNames() error {
+	if len(o.Names) == 0 {
+		return nil
+	}
+	if o.LabelSelector != "" || o.FieldSelector != "" {
+		return errors.New("names and selectors exclude each other")
+	}
+	for _, name := range o.Names {
+		namespace, base, qualified := strings.Cut(name, "/")
+		if !qualified {
+			base = name
+			if len(o.Namespaces) == 0 {
+				return fmt.Errorf("%q has no namespace, and the option Namespaces has none either", name)
+			}
+		}
+		if base == "" || strings.Contains(base, "/") || qualified && namespace == "" {
+			return fmt.Errorf("%q is neither \"namespace/name\" nor \"name\"", name)
+		}
+		if _, ok := o.match(base); !ok {
+			return fmt.Errorf("%q does not match the option NamePattern", name)
+		}
+	}
+	return nil
+}
+
+// named returns the Secrets that Names stand for, each "namespace/name", sorted.
+func (o *Options) named() []string {
+	var keys []string
+	for _, name := range o.Names {
+		if strings.Contains(name, "/") {
+			keys = append(keys, name)
+			continue
+		}
+		for _, namespace := range o.Namespaces {
+			keys = append(keys, namespace+"/"+name)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // Backend is the inventory of kubeconfigs in Secrets.

@@ -49,11 +49,13 @@ func (p Preset) apply(o *Options) error {
 	default:
 		return fmt.Errorf("option Preset: unknown preset %q", p)
 	}
-	if o.FieldSelector == "" {
+	if o.FieldSelector == "" && len(o.Names) == 0 {
 		// A field selector alone is a selection, too: it would mean little if the label were wanted as well.
 		o.LabelSelector = cmp.Or(o.LabelSelector, d.LabelSelector)
 	}
-	o.NamePattern = cmp.Or(o.NamePattern, d.NamePattern)
+	if len(o.Names) == 0 {
+		o.NamePattern = cmp.Or(o.NamePattern, d.NamePattern)
+	}
 	o.Format = cmp.Or(o.Format, d.Format)
 	if len(o.Keys) == 0 {
 		o.Keys = d.Keys

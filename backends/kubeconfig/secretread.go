@@ -27,6 +27,12 @@ func (o *Options) read(ctx context.Context, secret hub.Secret, old *readSecret) 
 		return old
 	}
 	r := &readSecret{secret: secret, want: map[string]wanted{}, rivals: map[string]string{}}
+	if r.missing() {
+		// Under its own name: what its contexts would be is not known, and those it had are gone.
+		r.whole(nil, backends.Hold{Reason: backends.ReasonSecretNotFound,
+			Message: secret.Reference.String() + " does not exist"})
+		return r
+	}
 	results, missing, err := o.parse(ctx, secret)
 	switch {
 	case missing != "":

@@ -21,13 +21,46 @@ const troubled = 5 * time.Second
 // members may be in one.
 type secrets struct {
 	opts    Options
-	source  *hub.Source[hub.Secret]
+	source  source
 	alarms  *hub.Alarms // for Secrets whose last good connection is held for a bounded time
 	members members
 
 	read   map[string]*readSecret         // by Secret
 	claims map[string]map[string]struct{} // member → Secrets that claim the name
 }
+
+// source is where Secrets come from.
+type source interface {
+	hub.Watcher
+	// get returns a Secret that is part of the inventory. One that is waited for has a reference without a UID.
+	get(key string) (hub.Secret, bool)
+	// troubled reports whether what is known of a Secret may be out of date.
+	troubled(key string) bool
+}
+
+// selected are the Secrets that the hub selects.
+type selected struct{ *hub.Source[hub.Secret] }
+
+func (s selected) get(key string) (hub.Secret, bool) { return s.Get(key) }
+
+func (s selected) troubled(key string) bool {
+	namespace, _, _ := strings.Cut(key, "/")
+	return s.Trouble(namespace) != nil
+}
+
+// named are the Secrets that the options name.
+type named struct{ *hub.Named[hub.Secret] }
+
+func (n named) get(key string) (hub.Secret, bool) {
+	secret, ok, known := n.Get(key)
+	if !ok {
+		namespace, name, _ := strings.Cut(key, "/")
+		secret.Reference = backends.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: namespace, Name: name}
+	}
+	return secret, known
+}
+
+func (n named) troubled(key string) bool { return n.Trouble(key) != nil }
 
 // readSecret is a Secret and what is wanted of its members.
 type readSecret struct {
@@ -36,20 +69,29 @@ type readSecret struct {
 	rivals map[string]string // member → its name if another Secret has the first one
 }
 
+// missing reports whether the Secret is waited for.
+func (r *readSecret) missing() bool { return r.secret.Reference.UID == "" }
+
 func newSecrets(opts Options, engager backends.Engager) *secrets {
 	s := &secrets{
 		opts: opts, alarms: hub.NewAlarms(),
 		members: members{engager: engager, holdFor: opts.HoldFor, known: map[string]*member{}},
 		read:    map[string]*readSecret{}, claims: map[string]map[string]struct{}{},
 	}
-	s.source = hub.NewSource(hub.SourceOptions[hub.Secret]{
+	if len(opts.Names) > 0 {
+		s.source = named{hub.NewNamed(hub.NamedOptions[hub.Secret]{
+			Kind: hub.Secrets(), Keys: opts.named(), Interval: opts.PollInterval, View: opts.view,
+		})}
+		return s
+	}
+	s.source = selected{hub.NewSource(hub.SourceOptions[hub.Secret]{
 		Kind:          hub.Secrets(),
 		Namespaces:    opts.Namespaces,
 		LabelSelector: opts.LabelSelector,
 		FieldSelector: opts.FieldSelector,
 		View:          opts.view,
 		Members:       func(s hub.Secret) []string { return []string{s.Key()} },
-	})
+	})}
 	return s
 }
 
@@ -116,13 +158,13 @@ func (o *Options) match(name string) (string, bool) {
 
 // reconcile says what is true of the members of a Secret.
 func (s *secrets) reconcile(ctx context.Context, key string) {
-	secret, ok := s.source.Get(key)
+	secret, ok := s.source.get(key)
 	old := s.read[key]
 	var now *readSecret
 	switch {
 	case ok:
 		now = s.opts.read(ctx, secret, old)
-		if now == old && s.source.Trouble(secret.Reference.Namespace) != nil {
+		if now == old && s.source.troubled(key) {
 			// It may have been repaired without the hub being able to say so.
 			s.alarms.Set(key, time.Now().Add(troubled))
 			return
@@ -193,6 +235,12 @@ func (d *decision) decide(name string) {
 		claims = append(claims, d.read[key])
 	}
 	slices.SortFunc(claims, func(a, b *readSecret) int {
+		if a.missing() != b.missing() {
+			if a.missing() {
+				return 1
+			}
+			return -1
+		}
 		return cmp.Or(a.secret.Created.Compare(b.secret.Created), strings.Compare(a.secret.Key(), b.secret.Key()))
 	})
 	for i, claim := range claims {
