@@ -90,12 +90,8 @@ func TestFaults(t *testing.T) {
 		ConnectTimeout: 3 * time.Second, RetryBase: 100 * time.Millisecond, RetryMax: 500 * time.Millisecond,
 		ProbeInterval: 300 * time.Millisecond, ProbeTimeout: 3 * time.Second, ProbeFailures: 3, DrainTimeout: 2 * time.Second,
 	})
-	inv := endtoend.NewInventory()
 	// All the victims that are removed at once would be taken for a mass.
-	if err := f.Add("x", inv, aggregate.BackendOptions{Guard: aggregate.GuardOptions{Off: true}}); err != nil {
-		t.Fatal(err)
-	}
-	<-inv.Running
+	inv := f.DeclareUnder(t, "x", aggregate.BackendOptions{Guard: aggregate.GuardOptions{Off: true}})
 	healthy := server.Cluster("healthy")
 	inv.Say().Engage(endtoend.FakeMember(healthy, server.Addr(), server, "healthy", ""))
 	endtoend.Eventually(t, "the healthy member is engaged", func() bool { return f.Is("x/healthy", backends.Engaged, backends.ReasonReady) })

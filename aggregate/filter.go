@@ -144,8 +144,11 @@ func (p *Provider) followVerdicts(ctx context.Context) {
 		}
 		before, handedOver := p.verdicts.Load(change.Name)
 		now, listed := p.verdictOf(change.Name)
-		if handedOver && listed && !before.(verdict).stands(now) {
-			p.verdicts.Store(change.Name, now)
+		if !handedOver || !listed || before == now {
+			continue
+		}
+		p.verdicts.Store(change.Name, now)
+		if !before.(verdict).stands(now) {
 			p.engine.HandOverAgain(change.Name)
 		}
 	}

@@ -24,19 +24,10 @@ type overlay struct {
 
 func startOverlay(t *testing.T, opts aggregate.Options, second aggregate.BackendOptions) *overlay {
 	t.Helper()
-	o := &overlay{Fleet: endtoend.Start(t, opts), server: endtoend.Fakes(t), first: endtoend.NewInventory(), second: endtoend.NewInventory()}
+	o := &overlay{Fleet: endtoend.Start(t, opts), server: endtoend.Fakes(t)}
+	o.first = o.DeclareUnder(t, "first", aggregate.BackendOptions{Prefix: "prod"})
 	second.Prefix = "prod"
-	for name, backend := range map[string]*endtoend.Inventory{"first": o.first, "second": o.second} {
-		options := aggregate.BackendOptions{Prefix: "prod"}
-		if name == "second" {
-			options = second
-		}
-		if err := o.Add(name, backend, options); err != nil {
-			t.Fatal(err)
-		}
-		<-backend.Running
-	}
-	o.arrange(t, "first", "second")
+	o.second = o.DeclareUnder(t, "second", second)
 	o.first.Say().Synced()
 	o.second.Say().Synced()
 	return o

@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tributary-fleet/tributary/aggregate"
@@ -167,7 +166,7 @@ func TestReadyOnStandby(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- p.Standby(aware).(manager.Runnable).Start(ctx) }()
+	go func() { ended <- p.Standby(aware).Start(ctx) }()
 	<-inv.Running
 	check, server := p.ReadyCheck(time.Hour), endtoend.Fakes(t)
 	if got := says(check); got != "waiting for backends x" {

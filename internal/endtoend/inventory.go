@@ -47,8 +47,14 @@ func (i *Inventory) Say() backends.Engager {
 // Declare adds an inventory to the fleet under a name, and waits until it runs.
 func (f *Fleet) Declare(t testing.TB, backend string) *Inventory {
 	t.Helper()
+	return f.DeclareUnder(t, backend, aggregate.BackendOptions{})
+}
+
+// DeclareUnder is like Declare, with options.
+func (f *Fleet) DeclareUnder(t testing.TB, backend string, opts aggregate.BackendOptions) *Inventory {
+	t.Helper()
 	inv := NewInventory()
-	if err := f.Add(backend, inv, aggregate.BackendOptions{}); err != nil {
+	if err := f.Add(backend, inv, opts); err != nil {
 		t.Fatal(err)
 	}
 	<-inv.Running

@@ -1,4 +1,4 @@
-package aggregate_test
+package fleet_test
 
 import (
 	"fmt"
@@ -105,5 +105,43 @@ func TestNewLeader(t *testing.T) {
 			t.Errorf("%s: the new leader connected anew: %d connections", public(i), connects)
 		}
 		endtoend.Eventually(t, "all is well", func() bool { return follower.Engaged(public(i)) })
+	}
+}
+
+// Clusters that are engaged before and after the controllers start, under leader election and with a short
+// ReconciliationTimeout, are all engaged, and a silent one among them kills nothing.
+func TestLeaderElectionAndTimeouts(t *testing.T) {
+	hub := planes.Get(t, controlplane.Options{Name: "one"})
+	server := endtoend.Fakes(t)
+	f := endtoend.Start(t, aggregate.Options{}, endtoend.WithHub(hub), endtoend.WithManager(func(o *mcmanager.Options) {
+		o.LeaderElection = true
+		o.LeaderElectionID = endtoend.Unique("lease")
+		o.LeaderElectionNamespace = "default"
+		o.LeaderElectionResourceLock = resourcelock.LeasesResourceLock
+		o.LeaderElectionReleaseOnCancel = true
+		o.Controller.ReconciliationTimeout = 2 * time.Second
+	}))
+	inv := endtoend.NewInventory()
+	if err := f.Add("x", inv, aggregate.BackendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-inv.Running
+	hung := server.Cluster("hung")
+	hung.SetFault("/api/v1/configmaps", fakeapi.Fault{Hang: true})
+	inv.Say().Engage(endtoend.FakeMember(hung, server.Addr(), server, "hung", "token"))
+	for i := range 20 {
+		name := fmt.Sprint("c", i)
+		fake := server.Cluster(name)
+		key := endtoend.PutConfigMap(t, fake, "here")
+		inv.Say().Engage(endtoend.FakeMember(fake, server.Addr(), server, name, "token"))
+		if i == 10 {
+			endtoend.Eventually(t, "one is reconciled, so the controllers run", func() bool { return f.Saw("x/c10", key) > 0 })
+		}
+	}
+	for i := range 20 {
+		endtoend.Eventually(t, "engaged", func() bool { return f.Is(fmt.Sprint("x/c", i), backends.Engaged, backends.ReasonReady) })
+	}
+	if s := f.Status("x/hung"); s.State != backends.Engaged || s.Reason != backends.ReasonSyncing {
+		t.Errorf("the one that hangs: %s (%s)", s.State, s.Reason)
 	}
 }

@@ -1,4 +1,4 @@
-package aggregate_test
+package fleet_test
 
 import (
 	"bytes"
