@@ -63,7 +63,7 @@ func (e *Engine) connect(ctx context.Context, r *run, m *member, a Connect, runn
 
 // attemptInTurn waits until the attempt may run, and runs it.
 func (e *Engine) attemptInTurn(ctx context.Context, r *run, m *member, a Connect, running *engaged) (*proved, uint64, *Failure) {
-	place, err := e.connects.enter(ctx)
+	place, err := e.connects.enter(ctx, a.Link.Source)
 	if err != nil {
 		return nil, 0, &Failure{backends.ReasonStopped, "cancelled"}
 	}

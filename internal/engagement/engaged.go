@@ -184,12 +184,10 @@ func (e *Engine) engage(r *run, m *member, en *engaged, previous <-chan struct{}
 		return
 	}
 	if !replaces { // else the name is being served, and is not to go without a cluster until its turn comes
-		select {
-		case e.syncs <- struct{}{}:
-			en.leaveSync = sync.OnceFunc(func() { <-e.syncs })
-		case <-en.ctx.Done():
+		if e.syncs.enter(en.ctx, en.force.Load().link.Source) != nil {
 			return
 		}
+		en.leaveSync = sync.OnceFunc(e.syncs.leave)
 	}
 	began := time.Now()
 	err := e.handOver(r, en)

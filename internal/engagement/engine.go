@@ -31,7 +31,7 @@ type Engine struct {
 	indexes  indexes
 	surface  atomic.Pointer[restmapper.Surface] // of the cluster that was last connected to, if it was complete
 	connects *places                            // of attempts
-	syncs    chan struct{}                      // a place each for a cluster in its first sync
+	syncs    *turns                             // of clusters in their first sync
 
 	// served answers Get: public name (multicluster.ClusterName) → *entry. It is written under mu only,
 	// and read without.
@@ -110,7 +110,7 @@ func New(opts Options) *Engine {
 		opts:     opts,
 		mappers:  restmapper.NewPool(),
 		connects: newPlaces(opts.MaxConnects),
-		syncs:    make(chan struct{}, opts.MaxFirstSyncs),
+		syncs:    newTurns(opts.MaxFirstSyncs),
 		members:  map[string]*member{},
 		claims:   claims{},
 	}

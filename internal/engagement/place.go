@@ -23,12 +23,13 @@ const (
 // costs nothing, so an attempt that does so leaves its place to another. Else the dead clusters of a fleet would hold
 // all places for whole timeouts, and its healthy ones would wait.
 type places struct {
-	running, silent chan struct{}
-	usual           atomic.Int64 // how long first answers take: a moving average in nanoseconds; 0: nobody has answered
+	running *turns
+	silent  chan struct{}
+	usual   atomic.Int64 // how long first answers take: a moving average in nanoseconds; 0: nobody has answered
 }
 
 func newPlaces(n int) *places {
-	return &places{running: make(chan struct{}, n), silent: make(chan struct{}, silentPerPlace*n)}
+	return &places{running: newTurns(n), silent: make(chan struct{}, silentPerPlace*n)}
 }
 
 // patience is how long a first answer may take before the attempt leaves its place.
@@ -56,32 +57,43 @@ func (p *places) answered(took time.Duration) {
 
 // place is an attempt's.
 type place struct {
-	of *places
-	in chan struct{} // where it takes up room: of.running, of.silent, or nowhere (nil)
+	of     *places
+	source string // of the connection that is tried
+	in     room
 }
 
-// enter waits for a place until ctx ends.
-func (p *places) enter(ctx context.Context) (*place, error) {
-	x := &place{of: p}
+// room is where an attempt takes up room.
+type room uint8
+
+const (
+	nowhere room = iota
+	amongRunning
+	amongSilent
+)
+
+// enter waits for a place for an attempt upon a source's connection until ctx ends. Sources take turns.
+func (p *places) enter(ctx context.Context, source string) (*place, error) {
+	x := &place{of: p, source: source}
 	return x, x.enter(ctx)
 }
 
 func (x *place) enter(ctx context.Context) error {
-	select {
-	case x.of.running <- struct{}{}:
-		x.in = x.of.running
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := x.of.running.enter(ctx, x.source); err != nil {
+		return err
 	}
+	x.in = amongRunning
+	return nil
 }
 
 // leave gives up what room there is.
 func (x *place) leave() {
-	if x.in != nil {
-		<-x.in
-		x.in = nil
+	switch x.in {
+	case amongRunning:
+		x.of.running.leave()
+	case amongSilent:
+		<-x.of.silent
 	}
+	x.in = nowhere
 }
 
 // await asks for a first answer, and leaves the place if that takes long. It has a place again when it returns without an
@@ -98,7 +110,7 @@ func (x *place) await(ctx context.Context, ask func(context.Context) error) erro
 		return err
 	}
 	x.of.answered(took)
-	if x.in == x.of.running {
+	if x.in == amongRunning {
 		return nil
 	}
 	x.leave()
@@ -123,7 +135,7 @@ func (x *place) leaveIfSilent(began time.Time, done <-chan struct{}) {
 	select {
 	case x.of.silent <- struct{}{}:
 		x.leave()
-		x.in = x.of.silent
+		x.in = amongSilent
 	case <-done:
 	}
 }
