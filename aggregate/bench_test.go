@@ -61,7 +61,8 @@ func startFleet(b *testing.B, opts aggregate.Options, prepare func(mcmanager.Man
 		b.Fatal(err)
 	}
 	inv := endtoend.NewInventory()
-	if err := p.Add("x", inv, aggregate.BackendOptions{}); err != nil {
+	// Without the guard: a benchmark's clusters come and go.
+	if err := p.Add("x", inv, aggregate.BackendOptions{Guard: aggregate.GuardOptions{Off: true}}); err != nil {
 		b.Fatal(err)
 	}
 	mgr, err := mcmanager.New(endtoend.Hubless, p, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.Discard()})
