@@ -20,6 +20,9 @@ type Credential struct {
 	// Expiry is when the credential ends: what the plugin says, or the end of the certificate if that is earlier. Zero: unknown.
 	Expiry time.Time
 
+	// number counts the credentials of one source, from 1; 0: it is none's.
+	number uint64
+
 	// certificate is reached through a func, so that no formatting of a Credential follows a pointer into the private key.
 	certificate func() *tls.Certificate
 }
@@ -39,6 +42,9 @@ func (c *Credential) Equal(o *Credential) bool {
 	}
 	return c.Token.Equal(o.Token) && bytes.Equal(c.CertificateData, o.CertificateData) && c.KeyData.Equal(o.KeyData)
 }
+
+// Before reports whether c was returned earlier than o by the same plugin, so that o is the one to use. Neither may be nil.
+func (c *Credential) Before(o *Credential) bool { return c.number < o.number }
 
 // execCredential is client.authentication.k8s.io/v1 and v1beta1 ExecCredential as a plugin prints it. The
 // versions differ in nothing that is read here.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tributary-fleet/tributary/connection"
 )
 
@@ -84,4 +86,23 @@ func TestChildrenLeftBehindAreKilled(t *testing.T) {
 	}
 	child := readPID(t, file)
 	waitFor(t, "the child to be gone", func() bool { return !alive(child) })
+}
+
+// TestChildrenLeftBehindAreReaped runs the same where this process inherits orphans, as the first process of a container does.
+func TestChildrenLeftBehindAreReaped(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	file := filepath.Join(t.TempDir(), "pid")
+	if _, err := NewRunner(Options{}).Run(t.Context(), testPlugin(t, "orphan", file), connection.Endpoint{}); err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", readPID(t, file))); err == nil {
+		t.Errorf("the child is there still, or a zombie: %s", stat)
+	}
 }

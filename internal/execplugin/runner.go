@@ -10,8 +10,11 @@ import (
 
 // Options are how plugins are run. The zero value works.
 type Options struct {
-	// MaxConcurrent is how many plugins run at once; others wait for their turn. Plugins whose last run failed may
-	// have half of these at most, so that hanging ones cannot keep the others waiting. Default 8.
+	// MaxConcurrent is how many plugins run at once; others wait for their turn. Default 8.
+	//
+	// Plugins of the same command may have half of these (rounded up) at most, so that one command that hangs leaves room for
+	// others even before it is known to hang. Plugins whose last run failed may have half of them at most too, and half of their
+	// command's share, so that their retries do not keep those waiting that work.
 	MaxConcurrent int
 	// Timeout bounds one run, after which the plugin and all its children are killed. Default 15s.
 	Timeout time.Duration
@@ -40,9 +43,8 @@ func (o Options) withDefaults() Options {
 
 // Runner runs plugins and keeps the sources of their credentials. It is safe for concurrent use.
 type Runner struct {
-	opts     Options
-	slots    chan struct{} // one for each plugin that runs
-	suspects chan struct{} // one for each that runs although its last run failed
+	opts Options
+	all  lane // every plugin
 
 	// execute runs a plugin once. Tests of what is around it replace it.
 	execute func(context.Context, connection.Exec, connection.Endpoint) (*Credential, error)
@@ -52,6 +54,7 @@ type Runner struct {
 	mu      sync.Mutex // guards what follows; never held while a plugin runs
 	closed  bool
 	sources map[sourceKey]*shared
+	lanes   map[string]*lane // by command; only those in use
 }
 
 // sourceKey says which credential it is: equal keys mean that the plugin would be run in exactly the same way.
@@ -61,10 +64,10 @@ type sourceKey struct{ exec, endpoint connection.Fingerprint }
 func NewRunner(o Options) *Runner {
 	o = o.withDefaults()
 	r := &Runner{
-		opts:     o,
-		slots:    make(chan struct{}, o.MaxConcurrent),
-		suspects: make(chan struct{}, max(o.MaxConcurrent/2, 1)),
-		sources:  make(map[sourceKey]*shared),
+		opts:    o,
+		all:     newLane(o.MaxConcurrent),
+		sources: make(map[sourceKey]*shared),
+		lanes:   make(map[string]*lane),
 	}
 	r.execute = r.runProcess
 	return r
@@ -77,28 +80,18 @@ func (r *Runner) Run(ctx context.Context, exec connection.Exec, endpoint connect
 }
 
 func (r *Runner) run(ctx context.Context, exec connection.Exec, endpoint connection.Endpoint, suspect bool) (*Credential, error) {
-	if suspect {
-		if err := acquire(ctx, r.suspects); err != nil {
+	own := r.enter(exec.Command)
+	defer r.leave(exec.Command, own)
+	// Its own command's turn comes first: who waits for that keeps nothing from other commands.
+	for _, l := range []*lane{own, &r.all} {
+		if err := l.acquire(ctx, suspect); err != nil {
 			return nil, err
 		}
-		defer func() { <-r.suspects }()
+		defer l.release(suspect)
 	}
-	if err := acquire(ctx, r.slots); err != nil {
-		return nil, err
-	}
-	defer func() { <-r.slots }()
 	ctx, cancel := context.WithTimeout(ctx, r.opts.Timeout)
 	defer cancel()
 	return r.execute(ctx, exec, endpoint)
-}
-
-func acquire(ctx context.Context, slots chan struct{}) error {
-	select {
-	case slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Source returns the source of a plugin's credential. Sources of the same plugin, run in the same way, share the credential and
@@ -124,7 +117,7 @@ func (r *Runner) Source(exec connection.Exec, endpoint connection.Endpoint) *Sou
 		}
 	}
 	s.users++
-	return &Source{shared: s}
+	return &Source{shared: s, done: make(chan struct{})}
 }
 
 // release forgets a shared source when its last user has gone.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tributary-fleet/tributary/connection"
@@ -23,7 +22,13 @@ const (
 // Source is the credential of one plugin. It is safe for concurrent use.
 type Source struct {
 	shared *shared
-	closed atomic.Bool
+	close  sync.Once
+	done   chan struct{} // closed by Close
+
+	// The shared mu guards these. They are this source's alone: a server that refuses everything must not keep
+	// others, which the same credential is for, from getting a fresh one.
+	refused   int       // runs in a row, for the sake of a 401, that brought the refused credential again
+	refreshOK time.Time // not to be run for the sake of a 401 before
 }
 
 // shared is what all sources of one credential share.
@@ -40,11 +45,10 @@ type shared struct {
 	cred      *Credential
 	refreshAt time.Time // when cred should be refreshed; zero: never
 	flight    *flight   // the run that is under way; nil: none
+	landings  uint64    // runs that brought a credential
 	failures  int       // runs that failed in a row
 	err       error     // of the last run
 	retryAt   time.Time // not to be run again before
-	refused   int       // runs in a row, for the sake of a 401, that brought the refused credential again
-	refreshOK time.Time // not to be run for the sake of a 401 before
 }
 
 // flight is one run that any number of callers wait for.
@@ -52,6 +56,8 @@ type flight struct {
 	done chan struct{} // closed at the end; cred and err are valid then
 	cred *Credential
 	err  error
+
+	refused map[*Source]*Credential // who waits for it after a 401, and to which credential; guarded by the shared mu
 }
 
 // Credential returns the credential, and runs the plugin if there is none yet or the last one has expired. One
@@ -60,47 +66,54 @@ type flight struct {
 //
 // After a failure the plugin is not run again for a while, and its error is returned at once. The error is an *[Error], [ErrClosed],
 // or ctx's.
-func (s *Source) Credential(ctx context.Context) (*Credential, error) {
-	if s.closed.Load() {
-		return nil, ErrClosed
-	}
-	f, cred, err := s.shared.now(time.Now())
+func (src *Source) Credential(ctx context.Context) (*Credential, error) {
+	f, cred, err := src.now(time.Now())
 	if f == nil {
 		return cred, err
 	}
-	return s.shared.wait(ctx, f)
+	return src.wait(ctx, f)
 }
 
 // Refresh returns a credential to try after the server refused stale with 401: the present one if it is another already, else
-// what a new run brings. Such runs are rate limited; in between, and if the plugin insists on the refused credential, what is returned equals stale.
-func (s *Source) Refresh(ctx context.Context, stale *Credential) (*Credential, error) {
-	if s.closed.Load() {
-		return nil, ErrClosed
-	}
-	f, cred, err := s.shared.refused401(time.Now(), stale)
+// what a new run brings. Such runs are rate limited for each Source; in between, and if the plugin insists on the refused credential, what is returned equals stale.
+func (src *Source) Refresh(ctx context.Context, stale *Credential) (*Credential, error) {
+	f, cred, err := src.refuse(time.Now(), stale)
 	if f == nil {
 		return cred, err
 	}
-	return s.shared.wait(ctx, f)
+	return src.wait(ctx, f)
 }
 
-// Close releases the source. It may be called several times, and does not wait for a plugin that runs; [Runner.Close] does.
-func (s *Source) Close() {
-	if !s.closed.Swap(true) {
-		s.shared.runner.release(s.shared)
+// Close releases the source; whoever waits for its credential gets [ErrClosed]. It may be called several times, and does not wait for
+// a plugin that runs; [Runner.Close] does.
+func (src *Source) Close() {
+	src.close.Do(func() {
+		close(src.done)
+		src.shared.runner.release(src.shared)
+	})
+}
+
+// closed reports whether the source or the runner has been closed.
+func (src *Source) closed() bool {
+	select {
+	case <-src.done:
+		return true
+	default:
+		return src.shared.ctx.Err() != nil
 	}
 }
 
 // now returns the credential or error of this moment, or a run to wait for.
-func (s *shared) now(now time.Time) (*flight, *Credential, error) {
+func (src *Source) now(now time.Time) (*flight, *Credential, error) {
+	s := src.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
+	if src.closed() {
 		return nil, nil, ErrClosed
 	}
 	if s.cred.validAt(now) {
 		if !s.refreshAt.IsZero() && !now.Before(s.refreshAt) && s.flight == nil && !now.Before(s.retryAt) {
-			s.launch(nil)
+			s.launch()
 		}
 		return nil, s.cred, nil
 	}
@@ -108,25 +121,30 @@ func (s *shared) now(now time.Time) (*flight, *Credential, error) {
 		if now.Before(s.retryAt) {
 			return nil, nil, s.err
 		}
-		s.launch(nil)
+		s.launch()
 	}
 	return s.launched()
 }
 
-func (s *shared) refused401(now time.Time, stale *Credential) (*flight, *Credential, error) {
+// refuse returns the credential of this moment, or a run to wait for, after stale was refused.
+func (src *Source) refuse(now time.Time, stale *Credential) (*flight, *Credential, error) {
+	s := src.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.ctx.Err() != nil:
+	case src.closed():
 		return nil, nil, ErrClosed
 	case s.cred.validAt(now) && !s.cred.Equal(stale):
 		return nil, s.cred, nil
-	case s.flight != nil:
-		return s.flight, nil, nil
-	case now.Before(s.refreshOK) || now.Before(s.retryAt):
+	case s.flight != nil: // whatever it is for
+	case now.Before(src.refreshOK) || now.Before(s.retryAt):
 		return nil, stale, nil
+	default:
+		s.launch()
 	}
-	s.launch(stale)
+	if s.flight != nil {
+		s.flight.refused[src] = stale
+	}
 	return s.launched()
 }
 
@@ -138,14 +156,14 @@ func (s *shared) launched() (*flight, *Credential, error) {
 	return s.flight, nil, nil
 }
 
-// launch starts a run. stale is the credential that was refused, or nil if that is not why. The caller holds s.mu.
-func (s *shared) launch(stale *Credential) {
-	f := &flight{done: make(chan struct{})}
+// launch starts a run. The caller holds s.mu.
+func (s *shared) launch() {
+	f := &flight{done: make(chan struct{}), refused: make(map[*Source]*Credential)}
 	s.flight = f
 	suspect := s.failures > 0
 	started := s.runner.start(func() {
 		f.cred, f.err = s.runner.run(s.ctx, s.exec, s.endpoint, suspect)
-		s.landed(time.Now(), f, stale)
+		s.landed(time.Now(), f)
 	})
 	if !started {
 		f.err = ErrClosed
@@ -155,7 +173,7 @@ func (s *shared) launch(stale *Credential) {
 }
 
 // landed takes in what a run brought.
-func (s *shared) landed(now time.Time, f *flight, stale *Credential) {
+func (s *shared) landed(now time.Time, f *flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(f.done)
@@ -175,25 +193,29 @@ func (s *shared) landed(now time.Time, f *flight, stale *Credential) {
 		return
 	}
 	s.failures, s.err, s.retryAt = 0, nil, time.Time{}
-	if stale != nil {
+	for src, stale := range f.refused {
 		if f.cred.Equal(stale) {
-			s.refused++
+			src.refused++
 		} else {
-			s.refused = 0
+			src.refused = 0
 		}
-		s.refreshOK = now.Add(backoff(minRefresh, maxRefresh, s.refused+1))
+		src.refreshOK = now.Add(backoff(minRefresh, maxRefresh, src.refused+1))
 	}
+	s.landings++
+	f.cred.number = s.landings
 	s.cred, s.refreshAt = f.cred, f.cred.refreshAt(now)
 }
 
 // wait waits for a run.
-func (s *shared) wait(ctx context.Context, f *flight) (*Credential, error) {
+func (src *Source) wait(ctx context.Context, f *flight) (*Credential, error) {
 	select {
 	case <-f.done:
 		return f.cred, f.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-s.ctx.Done():
+	case <-src.done:
+		return nil, ErrClosed
+	case <-src.shared.ctx.Done():
 		return nil, ErrClosed
 	}
 }

@@ -124,44 +124,72 @@ func TestAtMostEightAtOnce(t *testing.T) {
 	})
 }
 
-// TestHangingPluginsLeaveRoom has many clusters whose plugins hang: one that works is not kept waiting by their retries.
+// TestHangingPluginsLeaveRoom has many clusters whose plugins hang: one that works is not kept waiting by them.
 func TestHangingPluginsLeaveRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{takes: time.Hour}
-		r := s.runner(Options{})
-		good := &script{takes: time.Second, reply: func(n int) (*Credential, error) { return token(n, 0), nil }}
-		r.execute = func(ctx context.Context, e connection.Exec, ep connection.Endpoint) (*Credential, error) {
-			if e.Command == "good" {
-				return good.execute(ctx, e, ep)
-			}
-			return s.execute(ctx, e, ep)
+	many := func(n int, command string) []connection.Exec { // one command for n clusters
+		out := make([]connection.Exec, n)
+		for i := range out {
+			out[i] = connection.Exec{Command: command, Args: []connection.Secret{connection.NewSecret(fmt.Sprint(i))}}
 		}
-		defer mustClose(t, r)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for _, p := range plugins(16) {
-			src := r.Source(p, connection.Endpoint{})
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					if _, err := src.Credential(ctx); err == nil {
-						t.Error("a hanging plugin gave a credential")
+		return out
+	}
+	for _, test := range []struct {
+		name    string
+		hanging []connection.Exec
+		after   time.Duration
+		good    string // its command
+	}{
+		{"the first runs of one command", many(16, "bad"), time.Second, "good"},
+		{"retries of one command", many(16, "bad"), 80 * time.Second, "good"},
+		{"retries of the same command", many(16, "plugin"), 80 * time.Second, "plugin"},
+		{"retries of many commands", plugins(16), 40 * time.Second, "good"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bad := &script{takes: time.Hour}
+				good := &script{takes: time.Second, reply: func(n int) (*Credential, error) { return token(n, 0), nil }}
+				works := connection.Exec{Command: test.good, Args: []connection.Secret{connection.NewSecret("works")}}
+				r := NewRunner(Options{})
+				r.execute = func(ctx context.Context, e connection.Exec, ep connection.Endpoint) (*Credential, error) {
+					if len(e.Args) > 0 && e.Args[0].Equal(works.Args[0]) {
+						return good.execute(ctx, e, ep)
 					}
-					time.Sleep(time.Second)
+					return bad.execute(ctx, e, ep)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				for _, p := range test.hanging {
+					src := r.Source(p, connection.Endpoint{})
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							if _, err := src.Credential(ctx); err == nil {
+								t.Error("a hanging plugin gave a credential")
+							}
+							time.Sleep(time.Second)
+						}
+					})
+				}
+				time.Sleep(test.after)
+				synctest.Wait()
+				if bad.now.Load() == 0 {
+					t.Error("none hangs at the moment")
+				}
+				start := time.Now()
+				if _, err := r.Source(works, connection.Endpoint{}).Credential(ctx); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took != time.Second {
+					t.Errorf("it took %v", took)
+				}
+				cancel()
+				wg.Wait()
+				mustClose(t, r)
+				if n := len(r.lanes); n != 0 {
+					t.Errorf("%d lanes are kept", n)
 				}
 			})
-		}
-		time.Sleep(40 * time.Second) // every one has failed once
-		synctest.Wait()
-		start := time.Now()
-		if _, err := r.Source(connection.Exec{Command: "good"}, connection.Endpoint{}).Credential(ctx); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(start); took != time.Second {
-			t.Errorf("it took %v", took)
-		}
-		cancel()
-		wg.Wait()
-	})
+		})
+	}
 }
 
 func TestRefreshBeforeExpiry(t *testing.T) {
@@ -385,4 +413,79 @@ func TestRunnerClosedBeforeTheRunBegins(t *testing.T) {
 		t.Errorf("Refresh: got %v, %v", c, err)
 	}
 	src.Close()
+}
+
+// TestRefusalsOfOneServerDelayNoOther: two clusters share a plugin, and the server of one refuses every credential.
+func TestRefusalsOfOneServerDelayNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		current := 1 // what the plugin returns
+		s := &script{reply: func(int) (*Credential, error) { return token(current, 0), nil }}
+		r := s.runner(Options{})
+		defer mustClose(t, r)
+		p := plugins(1)[0]
+		hostile, honest := r.Source(p, connection.Endpoint{}), r.Source(p, connection.Endpoint{})
+		first, err := honest.Credential(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3600 { // to the longest wait
+			if c, err := hostile.Refresh(t.Context(), first); err != nil || !c.Equal(first) {
+				t.Fatalf("got %v, %v", c, err)
+			}
+			time.Sleep(time.Second)
+		}
+		current = 2
+		if c, err := honest.Refresh(t.Context(), first); err != nil || c.Equal(first) {
+			t.Errorf("the honest server's cluster: got %v, %v", c, err)
+		}
+	})
+}
+
+// TestClosingEndsTheWait: whoever waits through a closed source stops, though the run goes on for another one.
+func TestClosingEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{takes: 10 * time.Second, reply: func(n int) (*Credential, error) { return token(n, 0), nil }}
+		r := s.runner(Options{})
+		defer mustClose(t, r)
+		p := plugins(1)[0]
+		old, next := r.Source(p, connection.Endpoint{}), r.Source(p, connection.Endpoint{})
+		began := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := old.Credential(t.Context()); !errors.Is(err, ErrClosed) || time.Since(began) != time.Second {
+				t.Errorf("through the closed one: %v after %v", err, time.Since(began))
+			}
+		})
+		wg.Go(func() {
+			if _, err := next.Credential(t.Context()); err != nil {
+				t.Errorf("through the other: %v", err)
+			}
+		})
+		time.Sleep(time.Second)
+		old.Close()
+		wg.Wait()
+		if n := s.runs.Load(); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+func TestCredentialsAreInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{reply: func(n int) (*Credential, error) { return token(n, time.Minute), nil }}
+		r := s.runner(Options{})
+		defer mustClose(t, r)
+		src := r.Source(plugins(1)[0], connection.Endpoint{})
+		first, err := src.Credential(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := src.Refresh(t.Context(), first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !first.Before(second) || second.Before(first) || first.Before(first) {
+			t.Error("they are not in the order in which they came")
+		}
+	})
 }

@@ -2,6 +2,7 @@ package execplugin
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,5 +17,25 @@ func (g *group) wait() error {
 		}
 	}
 	g.kill(true)
-	return g.cmd.Wait()
+	err := g.cmd.Wait()
+	reap(g.cmd.Process.Pid)
+	return err
+}
+
+// reapTime bounds how long the end of killed children is waited for.
+const reapTime = time.Second
+
+// reap takes the exit status of a killed group's children where they have become this process's own: it is the first process of a
+// container, or a subreaper, and they would stay zombies for ever. Elsewhere it has nothing to wait for and returns at once. The group's number was
+// freed a moment ago at the earliest, and the kernel goes through all others before it hands one out again.
+func reap(group int) {
+	for end := time.Now().Add(reapTime); ; {
+		switch pid, err := unix.Wait4(-group, nil, unix.WNOHANG, nil); {
+		case errors.Is(err, unix.EINTR), err == nil && pid > 0:
+			continue
+		case err != nil || time.Now().After(end): // no such child, or one that the kernel cannot end now
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
