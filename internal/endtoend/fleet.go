@@ -56,6 +56,7 @@ type Option func(*settings)
 type settings struct {
 	hub     *rest.Config
 	options mcmanager.Options
+	more    []mcmanager.Option
 	bare    bool
 	before  []func(*Fleet)
 }
@@ -68,6 +69,11 @@ func WithHub(hub *controlplane.ControlPlane) Option {
 // WithManager changes the options of the manager.
 func WithManager(change func(*mcmanager.Options)) Option {
 	return func(s *settings) { change(&s.options) }
+}
+
+// WithCoordinator gives the manager a coordinator.
+func WithCoordinator(c mcmanager.Coordinator) Option {
+	return func(s *settings) { s.more = append(s.more, mcmanager.WithCoordinator(c)) }
 }
 
 // WithoutController leaves the controller of ConfigMaps out.
@@ -95,7 +101,7 @@ func Start(t testing.TB, opts aggregate.Options, options ...Option) *Fleet {
 		o(&s)
 	}
 	f := &Fleet{Provider: p, reconciled: map[string]int{}}
-	if f.Manager, err = mcmanager.New(s.hub, p, s.options); err != nil {
+	if f.Manager, err = mcmanager.New(s.hub, p, s.options, s.more...); err != nil {
 		t.Fatal(err)
 	}
 	if !s.bare {

@@ -126,11 +126,22 @@ type engaged struct {
 
 func newEngaged(ctx context.Context, id uint64, p *proved) *engaged {
 	en := &engaged{built: p.built, id: id, handedOver: make(chan struct{}), takeBack: func() {}}
-	en.ctx, en.cancel = context.WithCancel(ctx)
+	en.ctx, en.cancel = en.life(ctx)
 	en.cache.life = en.ctx
 	en.force.Store(p)
 	return en
 }
+
+// life returns a context of the cluster, whose cause says which cluster's it was.
+func (en *engaged) life(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, func() { cancel(&TakenBackError{multicluster.ClusterName(en.name)}) }
+}
+
+// TakenBackError is the cause of the end of a context that controllers were engaged with.
+type TakenBackError struct{ Name multicluster.ClusterName }
+
+func (e *TakenBackError) Error() string { return fmt.Sprintf("cluster %q taken back", e.Name) }
 
 // swap puts a proved connection under the running cluster.
 func (en *engaged) swap(p *proved) {
@@ -219,8 +230,8 @@ func (e *Engine) awaitSync(m *member, en *engaged, began time.Time) {
 // handOver adds the indexes and engages the controllers. What they were given before is taken back first.
 func (e *Engine) handOver(r *run, en *engaged) error {
 	en.takeBack()
-	ctx, cancel := context.WithCancel(en.ctx)
-	en.takeBack = cancel
+	ctx, takeBack := en.life(en.ctx)
+	en.takeBack = takeBack
 	ctx = mark(ctx)
 	for _, x := range e.indexes.list() {
 		if err := en.index(ctx, x); err != nil {
