@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -35,6 +36,9 @@ func parseEndpoint(e connection.Endpoint) (endpoint, error) {
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return endpoint{}, &SpecError{"Endpoint.Server", "has user information, a query or a fragment"}
+	}
+	if hasDotSegment(u.Path) {
+		return endpoint{}, &SpecError{"Endpoint.Server", "its path holds . or .. as a segment"}
 	}
 	out := endpoint{
 		scheme: u.Scheme, host: u.Host,
@@ -110,15 +114,43 @@ func (e endpoint) tlsConfig(certificate *tls.Certificate) *tls.Config {
 	return c
 }
 
-// addPrefix puts the path of the server before the path of a request.
-func (e endpoint) addPrefix(u *url.URL) {
+// errDotSegment is returned for a request that could leave the path of the server.
+var errDotSegment = errors.New("transport: the path of the request holds . or .. as a segment")
+
+// addPrefix puts the path of the server before the path of a request. A path that leads out of the server's is refused: where one proxy
+// serves many clusters, it would reach another one with this one's credential.
+func (e endpoint) addPrefix(u *url.URL) error {
 	if e.prefix == "" {
-		return
+		return nil
+	}
+	if hasDotSegment(u.Path) {
+		return errDotSegment
 	}
 	if u.RawPath != "" || e.rawPrefix != e.prefix {
 		u.RawPath = e.rawPrefix + u.EscapedPath()
 	}
 	u.Path = e.prefix + u.Path
+	return nil
+}
+
+// hasDotSegment reports whether a path, as url.URL.Path has it decoded, holds the segment . or .., also for a
+// proxy that decodes once more or takes backslashes for slashes.
+func hasDotSegment(path string) bool {
+	if strings.Contains(path, "%") {
+		if decoded, err := url.PathUnescape(path); err == nil && dotSegment(decoded) {
+			return true
+		}
+	}
+	return dotSegment(path)
+}
+
+func dotSegment(path string) bool {
+	for segment := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 func parseCertificate(a connection.Auth) (*tls.Certificate, error) {

@@ -51,6 +51,8 @@ type exchange struct {
 	ended atomic.Uint32 // why it was ended by us
 	over  atomic.Bool   // no longer registered
 
+	cred *execplugin.Credential // of the plugin, that it is sent with; nil: none
+
 	body    io.ReadCloser
 	initial *initialEvents // for a watch-list whose initial events are not all through yet
 
@@ -61,40 +63,41 @@ type exchange struct {
 	due   time.Time // once the wire is retired: when to end
 }
 
-// send sends one request over the generation. It also returns the plugin's credential that was used, if any.
+// send sends one request over the generation, to be answered until then, if that is not zero. It also returns the plugin's credential
+// that was used, if any.
 //
-// The error is errNotBegun if the generation takes no requests anymore, and nothing of the request has been used yet.
-func (g *Generation) send(r *http.Request, k kind) (*http.Response, *execplugin.Credential, error) {
+// The error is a notSentError if nothing of the request has been used yet. Otherwise its body is closed, as it is to be.
+func (g *Generation) send(r *http.Request, k kind, until time.Time) (*http.Response, *execplugin.Credential, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	x := &exchange{gen: g, kind: k, caller: r.Context(), cancel: cancel}
-	x.startTimer(g.opts.Deadlines.of(k))
+	x.startTimer(g.opts.Deadlines.of(k), until)
 
-	cred, err := g.credential(ctx)
-	if errors.Is(err, execplugin.ErrClosed) { // by a swap
+	notSent := func(err error) error {
 		x.finish()
-		return nil, nil, errNotBegun
+		return notSentError{err}
 	}
-	if err != nil {
-		closeBody(r)
-		err = x.failed(&CredentialError{err})
-		x.finish()
-		return nil, nil, err
+	cred, err := g.credential(ctx)
+	switch {
+	case errors.Is(err, execplugin.ErrClosed): // by a swap
+		return nil, nil, notSent(ErrClosed)
+	case err != nil:
+		return nil, nil, notSent(x.failed(&CredentialError{err}))
 	}
 	w, auth, err := g.begin(x, cred)
 	if errors.Is(err, errEnded) {
-		closeBody(r)
 		err = x.failed(context.Canceled)
 	}
 	if err != nil {
-		x.finish()
-		return nil, cred, err
+		return nil, nil, notSent(err)
 	}
-	x.rewrite(ctx, r, auth)
+	if err := x.rewrite(ctx, r, auth); err != nil {
+		return nil, nil, notSent(err)
+	}
 	resp, err := w.transport(k).RoundTrip(&x.out)
 	if err != nil {
 		err = x.failed(err)
 		x.finish()
-		return nil, cred, err
+		return nil, x.cred, err
 	}
 	resp.Request = r // not ours: it holds the credential
 	x.body = resp.Body
@@ -102,7 +105,7 @@ func (g *Generation) send(r *http.Request, k kind) (*http.Response, *execplugin.
 		_ = resp.Body.Close()
 		err = x.failed(context.Canceled)
 		x.finish()
-		return nil, cred, err
+		return nil, x.cred, err
 	}
 	resp.Body = x
 	if resp.StatusCode == http.StatusSwitchingProtocols {
@@ -110,16 +113,16 @@ func (g *Generation) send(r *http.Request, k kind) (*http.Response, *execplugin.
 			resp.Body = &upgraded{exchange: x, Writer: rw}
 		}
 	}
-	return resp, cred, nil
+	return resp, x.cred, nil
 }
 
-var (
-	// errNotBegun is returned when a generation takes no more requests.
-	errNotBegun = errors.New("transport: generation has ended")
-	// errEnded is returned by begin for an exchange that was ended before it began; failed says why, which begin cannot
-	// call, since it holds the generation's mu.
-	errEnded = errors.New("transport: ended before it began")
-)
+// notSentError says why a request was not sent. Nothing of it has been used, so that it can be sent over another generation, and its
+// body is not closed.
+type notSentError struct{ error }
+
+// errEnded is returned by begin for an exchange that was ended before it began; failed says why, which begin cannot
+// call, since it holds the generation's mu.
+var errEnded = errors.New("transport: ended before it began")
 
 // credential returns the plugin's credential, or nil if there is no plugin.
 func (g *Generation) credential(ctx context.Context) (*execplugin.Credential, error) {
@@ -134,16 +137,20 @@ func (g *Generation) begin(x *exchange, cred *execplugin.Credential) (*wire, []s
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.retired {
-		return nil, nil, errNotBegun
+		return nil, nil, ErrClosed
 	}
 	if x.ended.Load() != endNot { // while it waited for the credential
 		return nil, nil, errEnded
 	}
 	certificate := g.static
 	if cred != nil {
-		if cred != g.cred {
+		switch {
+		case g.cred != nil && cred.Before(g.cred):
+			cred = g.cred // another request has overtaken this one with a newer credential: never back
+		case cred != g.cred:
 			g.cred, g.auth = cred, bearer(cred.Token)
 		}
+		x.cred = cred
 		if c := cred.Certificate(); c != nil {
 			certificate = c
 		}
@@ -160,20 +167,26 @@ func (g *Generation) begin(x *exchange, cred *execplugin.Credential) (*wire, []s
 	return x.wire, g.auth, nil
 }
 
-// rewrite makes x.out of r: to the generation's endpoint, with its credential, under ctx. r is not touched.
-func (x *exchange) rewrite(ctx context.Context, r *http.Request, auth []string) {
+// rewrite makes x.out of r: to the generation's endpoint, with its credential, under ctx. r is not touched. The error is errDotSegment.
+func (x *exchange) rewrite(ctx context.Context, r *http.Request, auth []string) error {
 	g := x.gen
 	x.out, x.url = *r.WithContext(ctx), *r.URL
 	x.url.Scheme, x.url.Host, x.url.User = g.endpoint.scheme, g.endpoint.host, nil
-	g.endpoint.addPrefix(&x.url)
+	if err := g.endpoint.addPrefix(&x.url); err != nil {
+		return err
+	}
 	x.out.URL, x.out.Host = &x.url, ""
 	x.out.Header = g.header(r.Header, auth)
+	return nil
 }
 
-// startTimer arms the deadline d. Where the caller's own is earlier, that ends the exchange without us; but the registry
+// startTimer arms the deadline, which was d long when the request began and ends at until; a negative d is none. Where the caller's own is earlier, that ends the exchange without us; but the registry
 // has to learn of it even if the caller forgets to close the body, so the timer then fires a moment later.
-func (x *exchange) startTimer(d time.Duration) {
+func (x *exchange) startTimer(d time.Duration, until time.Time) {
 	x.after = d
+	if d >= 0 {
+		d = max(time.Until(until), 0)
+	}
 	if end, ok := x.caller.Deadline(); ok && !x.kind.openEnded() {
 		if left := time.Until(end) + time.Second; d < 0 || left < d {
 			d = left

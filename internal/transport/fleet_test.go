@@ -16,7 +16,7 @@ type fleet struct {
 	*server
 	mu      sync.Mutex
 	open    map[string]int           // open watches by token
-	seen    map[string]int           // all requests by token
+	seen    map[string]int           // all requests by token; nil: not remembered
 	holding map[string]chan struct{} // requests with hold=<name> wait until this is closed
 	arrived chan string              // names of requests that are held
 }
@@ -31,7 +31,9 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	q := r.URL.Query()
 	f.mu.Lock()
-	f.seen[token]++
+	if f.seen != nil {
+		f.seen[token]++
+	}
 	hold := f.holding[q.Get("hold")]
 	f.mu.Unlock()
 	if hold != nil {
@@ -68,7 +70,9 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *fleet) count(token string, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open[token] += n
+	if f.open[token] += n; f.open[token] == 0 {
+		delete(f.open, token)
+	}
 }
 
 func (f *fleet) watching(token string) int {

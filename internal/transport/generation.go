@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -41,7 +40,7 @@ type Generation struct {
 	wire    *wire // carries new requests; nil until the first one
 	retired bool  // no new requests
 	forced  bool  // force is closed
-	// cred is the plugin's credential that auth was made from.
+	// cred is the plugin's credential that auth was made from: the newest that a request has come with.
 	cred *execplugin.Credential
 	auth []string // value of the Authorization header; nil: none
 }
@@ -97,19 +96,28 @@ func (g *Generation) Spec() connection.Spec { return g.spec }
 // A refused credential (401) of a plugin is refreshed once and asked again with; otherwise the answer is the caller's to judge.
 func (g *Generation) RoundTrip(r *http.Request) (*http.Response, error) {
 	k := classify(r)
-	resp, cred, err := g.send(r, k)
-	if err == nil && refuses(resp, r) && g.refresh(r.Context(), k, cred) {
+	until := g.until(k)
+	resp, cred, err := g.send(r, k, until)
+	if err == nil && refuses(resp, r) && g.refresh(r.Context(), until, cred) {
 		if again, ok := rewind(r); ok {
 			discard(resp)
 			r = again
-			resp, _, err = g.send(r, k)
+			resp, _, err = g.send(r, k, until)
 		}
 	}
-	if errors.Is(err, errNotBegun) {
+	if not, ok := err.(notSentError); ok {
 		closeBody(r)
-		return nil, ErrClosed
+		return nil, not.error
 	}
 	return resp, err
+}
+
+// until returns the moment by which a request of the kind that begins now is to be answered; zero: there is none.
+func (g *Generation) until(k kind) time.Time {
+	if d := g.opts.Deadlines.of(k); d >= 0 {
+		return time.Now().Add(d)
+	}
+	return time.Time{}
 }
 
 // Close ends a generation that never came into force: its requests fail with ErrClosed, its connections are closed.
@@ -120,14 +128,14 @@ func (g *Generation) Close() {
 }
 
 // refresh reports whether the plugin has another credential after a 401 to cred. It waits for the plugin, but no longer than
-// a request of the kind may take.
-func (g *Generation) refresh(ctx context.Context, k kind, cred *execplugin.Credential) bool {
+// until the request's deadline.
+func (g *Generation) refresh(ctx context.Context, until time.Time, cred *execplugin.Credential) bool {
 	if g.source == nil || cred == nil {
 		return false
 	}
-	if d := g.opts.Deadlines.of(k); d >= 0 {
+	if !until.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d)
+		ctx, cancel = context.WithDeadline(ctx, until)
 		defer cancel()
 	}
 	fresh, err := g.source.Refresh(ctx, cred)

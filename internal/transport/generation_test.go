@@ -33,6 +33,8 @@ func TestUnusableSpecs(t *testing.T) {
 		"no URL":               {func(s *connection.Spec) { s.Endpoint.Server = "https://" + marker + ":x" }, "Endpoint.Server"},
 		"user information":     {func(s *connection.Spec) { s.Endpoint.Server = "https://u:" + marker + "@host" }, "Endpoint.Server"},
 		"a query":              {func(s *connection.Spec) { s.Endpoint.Server = "https://host?token=" + marker }, "Endpoint.Server"},
+		"a dot segment":        {func(s *connection.Spec) { s.Endpoint.Server = "https://host/a/../" + marker }, "Endpoint.Server"},
+		"one that is escaped":  {func(s *connection.Spec) { s.Endpoint.Server = "https://host/a/%2e%2E%2f" + marker }, "Endpoint.Server"},
 		"no PEM CA":            {func(s *connection.Spec) { s.Endpoint.CAData = []byte(marker) }, "Endpoint.CAData"},
 		"a proxy without host": {func(s *connection.Spec) { s.Endpoint.Proxy.URL = marker }, "Endpoint.Proxy.URL"},
 		"an unknown proxy":     {func(s *connection.Spec) { s.Endpoint.Proxy.URL = "gopher://" + marker }, "Endpoint.Proxy.URL"},
@@ -213,5 +215,33 @@ func TestErrorsThatHoldCredentialsAreWithheld(t *testing.T) {
 	plain := errors.New("connection refused")
 	if err := g.withhold(plain); err != plain {
 		t.Errorf("an innocent error became %v", err)
+	}
+}
+
+// TestRequestsStayBelowThePrefix: no path of a request leads to the neighbours behind the same proxy.
+func TestRequestsStayBelowThePrefix(t *testing.T) {
+	s := newServer(t, http.HandlerFunc(echo))
+	spec := s.spec("token")
+	spec.Endpoint.Server += "/clusters/one"
+	tr := newTransport(t, spec, Options{})
+	for _, path := range []string{
+		"/../two/api", "/api/v1/..", "/./api", "/api/%2e%2e/two", "/api/%2E./two", "/a%2f..%2f..%2ftwo", `/a%5c..%5c..%5ctwo`, "/api/%252e%252e/two",
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, member+path, strings.NewReader("body"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := tr.RoundTrip(r); err == nil {
+			_ = resp.Body.Close()
+			t.Errorf("%s was sent", path)
+		} else if !errors.Is(err, errDotSegment) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, path := range []string{"/apis/x.io/v1/things/a..b", "/api/v1/namespaces/.../secrets/.x", "/api/v1/namespaces/a%2Fb%20c"} {
+		want := "GET " + s.Listener.Addr().String() + " /clusters/one" + path + "\n"
+		if got := mustGet(t, tr, path); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

@@ -191,7 +191,7 @@ func mustGet(t testing.TB, rt http.RoundTripper, path string) string {
 // eventually polls for something that another goroutine or the kernel does.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(15 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited too long for %s", what)
 		}

@@ -51,6 +51,9 @@ type Options struct {
 
 // Deadlines bound requests, from the first byte sent to the last byte of the answer's body read, by their kind.
 // A caller's context that ends earlier still counts. A negative duration means no deadline.
+//
+// It is one deadline for everything: waiting for the connection's plugin counts, and so does asking again after a 401. A request that
+// goes to another generation because of a swap has it anew there, since a watch that cannot be opened costs a relist.
 type Deadlines struct {
 	// Discovery is for the API's documents and health endpoints: /api, /apis/…, /version, /readyz, … Default 10s.
 	Discovery time.Duration

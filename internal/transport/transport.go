@@ -43,16 +43,22 @@ func (t *Transport) Current() *Generation { return t.current.Load() }
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	k := classify(r)
 	asked := false // again, after a 401
+	var last *Generation
+	var until time.Time
 	for {
 		g := t.current.Load()
-		resp, cred, err := g.send(r, k)
-		switch {
-		case errors.Is(err, errNotBegun):
-			if t.current.Load() == g {
-				closeBody(r)
-				return nil, ErrClosed
+		if g != last {
+			last, until = g, g.until(k)
+		}
+		resp, cred, err := g.send(r, k, until)
+		if not, ok := err.(notSentError); ok {
+			if t.current.Load() != g {
+				continue // the generation, and maybe its plugin, failed after it was replaced
 			}
-			continue
+			closeBody(r)
+			return nil, not.error
+		}
+		switch {
 		case errors.Is(err, ErrRetired) && (r.Method == http.MethodGet || r.Method == ""):
 			// It was being opened when its connections were replaced. Each turn takes another replacement.
 			again, ok := rewind(r)
@@ -66,7 +72,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		case !refuses(resp, r):
 			return resp, nil
 		}
-		again, mended := t.again(r, k, g, cred, asked)
+		again, mended := t.again(r, until, g, cred, asked)
 		if again != nil {
 			discard(resp)
 			r, asked = again, true
@@ -87,14 +93,14 @@ func refuses(resp *http.Response, r *http.Request) bool {
 
 // again returns the request to send after a 401, if there is a credential that it was not sent with yet and its body can be sent
 // again, and whether there is such a credential.
-func (t *Transport) again(r *http.Request, k kind, g *Generation, cred *execplugin.Credential, asked bool) (again *http.Request, mended bool) {
+func (t *Transport) again(r *http.Request, until time.Time, g *Generation, cred *execplugin.Credential, asked bool) (again *http.Request, mended bool) {
 	switch {
 	case asked:
 		return nil, false
-	case t.current.Load() != g:
-		again, _ = rewind(r)
-		return again, true
-	case !g.refresh(r.Context(), k, cred):
+	case t.current.Load() != g: // by a swap before
+	case g.refresh(r.Context(), until, cred):
+	case t.current.Load() != g: // by a swap while it waited for the plugin
+	default:
 		return nil, false
 	}
 	again, _ = rewind(r)

@@ -235,34 +235,9 @@ func TestPluginThatFails(t *testing.T) {
 	}
 }
 
-// TestSwapAwayFromAHangingPlugin: what waits for the plugin goes to the next generation.
-func TestSwapAwayFromAHangingPlugin(t *testing.T) {
-	f := newFleet(t)
-	started := filepath.Join(t.TempDir(), "started")
-	spec := f.spec("")
-	spec.Auth.Exec = &connection.Exec{Command: "/bin/sh", APIVersion: "client.authentication.k8s.io/v1",
-		Args: []connection.Secret{connection.NewSecret("-c"), connection.NewSecret(": >'" + started + "'; sleep 60")}}
-	tr := newTransport(t, spec, Options{Exec: newRunner(t)})
-	body := make(chan string, 1)
-	go func() {
-		resp, err := tr.RoundTrip(get(t, "/api"))
-		if err != nil {
-			body <- err.Error()
-			return
-		}
-		b, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		body <- string(b)
-	}()
-	eventually(t, "the plugin to run", func() bool { _, err := os.Stat(started); return err == nil })
-	tr.Swap(mustGeneration(t, f.spec("static"), Options{}))
-	if got := <-body; got != "GET static\n" {
-		t.Errorf("got %q", got)
-	}
-}
-
 // TestPluginWithAnotherCertificate: a new certificate is used for new connections, and watches move to them.
 func TestPluginWithAnotherCertificate(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	refused := ""
 	s := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -308,7 +283,7 @@ func TestPluginWithAnotherCertificate(t *testing.T) {
 	if got := mustGet(t, tr, "/api"); got != "two\n" {
 		t.Errorf("got %q", got)
 	}
-	if err := within(t, 5*time.Second, "the watch to end", w); err != nil {
+	if err := within(t, time.Minute, "the watch to end", w); err != nil {
 		t.Errorf("the watch ended with %v", err)
 	}
 	eventually(t, "the old connection to be closed", func() bool { return s.conns.Load() == 1 })
@@ -349,23 +324,5 @@ func TestRefusalBehindTheServer(t *testing.T) {
 	}
 	if len(h.got) != 6 || told.Load() != 0 {
 		t.Errorf("6 requests were sent as %q, told %d times", h.got, told.Load())
-	}
-}
-
-// TestHangingPluginAfterARefusal: the request does not wait for the plugin longer than it may take itself.
-func TestHangingPluginAfterARefusal(t *testing.T) {
-	s := newServer(t, &guarded{})
-	once := filepath.Join(t.TempDir(), "once")
-	spec := s.spec("")
-	spec.Auth.Exec = &connection.Exec{Command: "/bin/sh", APIVersion: "client.authentication.k8s.io/v1",
-		Args: []connection.Secret{connection.NewSecret("-c"), connection.NewSecret("test -e '" + once + `' && sleep 60; : >'` + once + `'
-echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'`)}}
-	tr := newTransport(t, spec, Options{Exec: newRunner(t), Deadlines: Deadlines{Write: 2 * time.Second}})
-	begin := time.Now()
-	if code := post(t, tr, true); code != http.StatusUnauthorized {
-		t.Errorf("got %d", code)
-	}
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("waited %v", took)
 	}
 }
