@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
@@ -37,10 +38,13 @@ func plane(t *testing.T) *controlplane.ControlPlane {
 	return planes.Get(t, controlplane.Options{Name: "member"})
 }
 
+// unique returns a name that no earlier run of a test has used on the same server.
+func unique(name string) string { return fmt.Sprintf("%s-%x", name, time.Now().UnixNano()) }
+
 func TestTokenRotation(t *testing.T) {
 	t.Parallel()
 	p := plane(t)
-	user, err := p.NewUser(t.Context(), "rotating", controlplane.Everything()...)
+	user, err := p.NewUser(t.Context(), unique("rotating"), controlplane.Everything()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +149,7 @@ func newFront(t *testing.T, p *controlplane.ControlPlane, prefix string) *front 
 func TestAuthorityRotation(t *testing.T) {
 	t.Parallel()
 	p := plane(t)
-	user, err := p.NewUser(t.Context(), "behind-a-proxy", controlplane.Everything()...)
+	user, err := p.NewUser(t.Context(), unique("behind-a-proxy"), controlplane.Everything()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +184,7 @@ func TestAuthorityRotation(t *testing.T) {
 func TestEndpointRotation(t *testing.T) {
 	t.Parallel()
 	p := plane(t)
-	user, err := p.NewUser(t.Context(), "moving", controlplane.Everything()...)
+	user, err := p.NewUser(t.Context(), unique("moving"), controlplane.Everything()...)
 	if err != nil {
 		t.Fatal(err)
 	}

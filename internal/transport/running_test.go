@@ -230,11 +230,11 @@ func openWatches(g *Generation) (n int) {
 // write creates, updates and deletes objects through the cluster until ctx ends, and returns those with which it got to the end. None may
 // fail.
 func (m *running) write(ctx context.Context, t *testing.T) (names []string) {
-	c := m.cluster.GetClient()
+	c, prefix := m.cluster.GetClient(), unique(strings.ToLower(t.Name()))
 	for i := 0; ctx.Err() == nil; i++ {
 		for kind, obj := range kinds() {
 			obj.SetNamespace("default")
-			obj.SetName(fmt.Sprintf("%s-%d", strings.ToLower(t.Name()), i))
+			obj.SetName(fmt.Sprintf("%s-%d", prefix, i))
 			err := c.Create(ctx, obj)
 			if err == nil {
 				obj.SetLabels(map[string]string{"updated": "true"})
