@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
 	"github.com/tributary-fleet/tributary/connection"
 )
 
@@ -52,6 +54,9 @@ type Cluster struct {
 	Name string
 	// Connection is how the cluster is reached. The backend has checked it against its policy already.
 	Connection connection.Spec
+	// Running is a cluster that somebody else has built and runs, to be engaged as it is; Connection is empty then. It must be
+	// comparable. See package provider: an ordinary backend leaves it nil.
+	Running cluster.Cluster
 	// Info is what reconcilers may want to know of the cluster. Changing it never touches the connection.
 	Info Info
 	// Source is the object or file that lists the cluster, for Events and status.
@@ -62,7 +67,12 @@ type Cluster struct {
 
 // Equal reports whether both say the same in every field.
 func (c Cluster) Equal(o Cluster) bool {
-	return c.Name == o.Name && c.Source == o.Source && c.Hints == o.Hints && c.Info.Equal(o.Info) && c.Connection.Equal(o.Connection)
+	return c.Name == o.Name && c.Source == o.Source && c.Hints == o.Hints && c.Info.Equal(o.Info) && c.SameAccess(o)
+}
+
+// SameAccess reports whether both are reached in the same way.
+func (c Cluster) SameAccess(o Cluster) bool {
+	return c.Running == o.Running && c.Connection.Equal(o.Connection)
 }
 
 // Hold says why a listed cluster is not to be engaged now.

@@ -135,6 +135,9 @@ const (
 	ReasonIdentityUnknown Reason = "IdentityUnknown"
 	// ReasonInsufficientRights: a candidate of an overlay may not list and watch what is being watched.
 	ReasonInsufficientRights Reason = "InsufficientRights"
+	// ReasonRunElsewhere: another provider runs the cluster, so the name cannot move to it or away from it without being
+	// engaged anew.
+	ReasonRunElsewhere Reason = "RunElsewhere"
 	// ReasonDuplicate: another name leads to the same cluster.
 	ReasonDuplicate Reason = "Duplicate"
 	// ReasonVanished: the cluster left its inventory together with many others; it is kept for a while.

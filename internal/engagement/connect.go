@@ -22,20 +22,21 @@ const memberHost = "https://member.tributary.invalid"
 // proved is a connection that was tried and found good, and what it is to be used for.
 type proved struct {
 	link       Link
-	generation *transport.Generation
-	number     uint64 // the machine's number of the generation
-	built      *built // nil: only to be swapped under a running engagement, or to be closed again
+	generation *transport.Generation // nil for a cluster that somebody else runs
+	number     uint64                // the machine's number of the generation
+	built      *built                // nil: only to be swapped under a running engagement, or to be closed again
 }
 
 // discard closes a connection that is not needed.
 func (p *proved) discard(timeout time.Duration) {
-	if p.built != nil {
+	switch {
+	case p.built != nil:
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		p.built.close(ctx)
-		return
+	case p.generation != nil:
+		p.generation.Close()
 	}
-	p.generation.Close()
 }
 
 // connect runs an attempt and reports its result. running is the engagement that it would take over, if any.
@@ -88,6 +89,14 @@ func (e *Engine) attempt(ctx context.Context, r *run, m *member, a Connect, runn
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.ConnectTimeout, errConnectTimeout)
 	defer cancel()
 
+	if a.Link.Running != nil {
+		var p *proved
+		err := r.contain(func() (err error) { // the cluster is somebody else's code
+			p, err = e.adopt(ctx, m, a, place)
+			return err
+		})
+		return p, 0, err
+	}
 	gen, err := transport.NewGeneration(a.Link.Connection, r.transport)
 	if err != nil {
 		return nil, 0, err

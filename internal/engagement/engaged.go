@@ -29,8 +29,9 @@ type built struct {
 	name      string
 	cluster   cluster.Cluster
 	cache     *memberCache
-	mapper    *restmapper.Mapper
-	transport *transport.Transport
+	probes    http.RoundTripper    // what the cluster is asked through whether it is alive
+	mapper    *restmapper.Mapper   // nil for a cluster that somebody else runs,
+	transport *transport.Transport // as is this
 	health    *watchHealth
 	// onUnauthorized is told of a generation whose credential was refused. Set before the cluster is served.
 	onUnauthorized func(*transport.Generation)
@@ -45,6 +46,7 @@ func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *
 	options := r.transport
 	options.OnUnauthorized = func(g *transport.Generation) { b.onUnauthorized(g) }
 	b.transport = transport.New(gen, options)
+	b.probes = b.transport
 	b.health = &watchHealth{next: b.transport, missing: func() { b.mapper.Refresh() }}
 	httpClient := &http.Client{Transport: b.health}
 	b.mapper = e.mappers.NewMapper(surface, func(ctx context.Context, previous *restmapper.Surface) (*restmapper.Surface, error) {
@@ -97,13 +99,16 @@ func (e *Engine) build(r *run, name string, gen *transport.Generation, surface *
 
 // close ends everything below the cluster. The cluster itself must have ended, or never have been started.
 func (b *built) close(ctx context.Context) {
+	if b.transport == nil {
+		return
+	}
 	b.mapper.Close()
 	_ = b.transport.Close(ctx) // bounded by ctx: what is late then, the garbage collector gets
 }
 
 // watched returns the resources that the cluster's informers watch.
 func (b *built) watched() []schema.GroupVersionResource {
-	return b.cache.watched(b.mapper)
+	return b.cache.watched(b.cluster.GetRESTMapper())
 }
 
 // engaged is one run of a cluster, from its engagement to its end.
@@ -313,7 +318,7 @@ const maxMessage = 512
 
 // withhold returns somebody else's text without the credentials of the connection in force, and not too long.
 func (en *engaged) withhold(text string) string {
-	return withhold(text, en.force.Load().link.Connection.Auth)
+	return withhold(text, en.force.Load().link.auth())
 }
 
 func withhold(text string, a connection.Auth) string {
@@ -345,11 +350,11 @@ var errDrainTimeout = errors.New("drain: timed out")
 func (e *Engine) probe(m *member, en *engaged, generation uint64) {
 	ctx, cancel := context.WithTimeout(en.ctx, e.opts.ProbeTimeout)
 	defer cancel()
-	p := prober{client: &http.Client{Transport: en.transport}}
+	p := prober{client: &http.Client{Transport: en.probes}}
 	began := time.Now()
 	result := Probed{Engagement: en.id, Generation: generation, Jitter: jitter()}
 	err := p.alive(ctx)
-	if err == nil {
+	if err == nil && en.transport != nil {
 		result.UID, err = p.uid(ctx)
 	}
 	if err != nil {

@@ -517,10 +517,15 @@ func (e *Engine) RESTConfigFor(ctx context.Context, name multicluster.ClusterNam
 	}
 	e.mu.Lock()
 	var t *transport.Transport
+	var foreign cluster.Cluster
 	if m := e.members[name.String()]; m != nil && m.machine.current != nil {
-		t = m.engaged[m.machine.current.id].transport
+		en := m.engaged[m.machine.current.id]
+		t, foreign = en.transport, en.force.Load().link.Running
 	}
 	e.mu.Unlock()
+	if foreign != nil {
+		return rest.CopyConfig(foreign.GetConfig()), nil
+	}
 	if t == nil { // it was lost a moment ago
 		if _, err := e.Get(name); err != nil {
 			return nil, err

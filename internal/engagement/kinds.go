@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-
-	"github.com/tributary-fleet/tributary/internal/restmapper"
 )
 
 const (
@@ -110,9 +108,9 @@ func (c *memberCache) watched(mapper meta.RESTMapper) (all []schema.GroupVersion
 }
 
 // settle brings every informer in line with what the cluster serves, and returns the kinds that are waited for.
-func (c *memberCache) settle(ctx context.Context, s *restmapper.Surface) (pending []schema.GroupVersionKind, err error) {
+func (c *memberCache) settle(ctx context.Context, serves func(schema.GroupVersionKind) bool) (pending []schema.GroupVersionKind, err error) {
 	c.allKinds(func(k *kindInformer) {
-		served := s.Serves(k.gvk)
+		served := serves(k.gvk)
 		switch {
 		case served && k.pending():
 			err = cmp.Or(err, k.activate(mark(ctx), c))
@@ -127,6 +125,12 @@ func (c *memberCache) settle(ctx context.Context, s *restmapper.Surface) (pendin
 	return pending, err
 }
 
+// maps reports whether the cluster's own mapper, which looks by itself for what it does not know, knows a kind.
+func (c *memberCache) maps(gvk schema.GroupVersionKind) bool {
+	_, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	return !meta.IsNoMatchError(err)
+}
+
 // tendKinds keeps the cluster's informers in line with what it serves until ctx ends. told is called with
 // the kinds that are waited for, whenever they are others.
 func (b *built) tendKinds(ctx context.Context, told func([]schema.GroupVersionKind, error)) {
@@ -134,8 +138,12 @@ func (b *built) tendKinds(ctx context.Context, told func([]schema.GroupVersionKi
 	defer timer.Stop()
 	var last []schema.GroupVersionKind
 	for asked := 0; ; {
-		changed := b.mapper.Changed()
-		pending, err := b.cache.settle(ctx, b.mapper.Surface())
+		var changed <-chan struct{}
+		serves := b.cache.maps
+		if b.mapper != nil {
+			changed, serves = b.mapper.Changed(), b.mapper.Surface().Serves
+		}
+		pending, err := b.cache.settle(ctx, serves)
 		if err != nil || !slices.Equal(pending, last) {
 			told(pending, err)
 			last, asked = pending, 0
@@ -154,7 +162,9 @@ func (b *built) tendKinds(ctx context.Context, told func([]schema.GroupVersionKi
 		case <-b.cache.asked:
 		case <-due:
 			asked++
-			b.mapper.Refresh()
+			if b.mapper != nil {
+				b.mapper.Refresh()
+			}
 		case <-ctx.Done():
 			return
 		}

@@ -1,6 +1,8 @@
 package engagement
 
 import (
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
 	"github.com/tributary-fleet/tributary/backends"
 	"github.com/tributary-fleet/tributary/connection"
 )
@@ -9,10 +11,16 @@ import (
 type Link struct {
 	Source     string
 	Connection connection.Spec
+	Running    cluster.Cluster // see backends.Cluster
 	// Hints are what the inventory says of the cluster's identity.
 	Hints backends.Identity
 	// Facts are what the cluster says; zero before it was asked.
 	Facts Facts
+}
+
+// leadsAs reports whether the link is what the cluster's source says of how to reach it.
+func (l Link) leadsAs(c backends.Cluster) bool {
+	return c.SameAccess(backends.Cluster{Connection: l.Connection, Running: l.Running})
 }
 
 // CanSwap reports whether a running engagement may go on upon another link, caches and all: it leads to the same
@@ -27,12 +35,15 @@ const (
 	verdictReady                  // it goes on, caches and all
 	verdictOther                  // another cluster
 	verdictUnknown                // perhaps another cluster
+	verdictForeign                // one of the two clusters is run by somebody else
 	verdictRights                 // the same cluster, but the user may not watch what is being watched
 )
 
 func judge(running, next Link) verdict {
 	same, known := sameCluster(running, next)
 	switch {
+	case running.Running != nil || next.Running != nil:
+		return verdictForeign
 	case known && !same:
 		return verdictOther
 	// An unchanged endpoint speaks for the same cluster; about a changed one nothing is guessed.

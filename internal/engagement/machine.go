@@ -138,7 +138,7 @@ func (m *Machine) note(now time.Time, event Event) []Action {
 	switch e := event.(type) {
 	case Declared:
 		c := m.candidate(e.Source)
-		if c.hold != nil || !c.cluster.Connection.Equal(e.Cluster.Connection) {
+		if c.hold != nil || !c.cluster.SameAccess(e.Cluster) {
 			c.retry, c.setbacks, c.proof = retry{}, 0, proof{}
 			m.reconsider()
 		}
@@ -372,7 +372,7 @@ func (m *Machine) decide(now time.Time) (actions []Action) {
 
 // inForce reports whether the engagement runs upon the candidate's connection.
 func (m *Machine) inForce(c *candidate) bool {
-	return m.current != nil && m.current.link.Source == c.source.Name && m.current.link.Connection.Equal(c.cluster.Connection)
+	return m.current != nil && m.current.link.Source == c.source.Name && m.current.link.leadsAs(c.cluster)
 }
 
 // abandon cancels the attempt, if there is one.
@@ -401,7 +401,7 @@ func (m *Machine) pursue(actions []Action, now time.Time, c *candidate) []Action
 
 func (m *Machine) connect(actions []Action, c *candidate, swapOnly bool) []Action {
 	m.lastGeneration++
-	link := Link{Source: c.source.Name, Connection: c.cluster.Connection, Hints: c.cluster.Hints}
+	link := Link{Source: c.source.Name, Connection: c.cluster.Connection, Running: c.cluster.Running, Hints: c.cluster.Hints}
 	connect := Connect{Generation: m.lastGeneration, Link: link, SwapOnly: swapOnly}
 	if m.current != nil {
 		connect.Running, connect.RunningLink = m.current.id, m.current.link
@@ -412,7 +412,7 @@ func (m *Machine) connect(actions []Action, c *candidate, swapOnly bool) []Actio
 
 // upon reports whether the attempt is made upon what the candidate says.
 func (a *attempt) upon(c *candidate) bool {
-	return a.link.Source == c.source.Name && a.link.Connection.Equal(c.cluster.Connection)
+	return a.link.Source == c.source.Name && a.link.leadsAs(c.cluster)
 }
 
 // WakeAt returns when the machine wants its next Tick; the zero time if it waits for events alone.

@@ -348,7 +348,7 @@ func (w *world) connected(choice uint8) {
 	if choice%5 == 0 {
 		e.Facts.User, e.Facts.Rights = "other", "other"
 	}
-	if a.Running != 0 && CanSwap(a.RunningLink, Link{a.Link.Source, a.Link.Connection, backends.Identity{}, e.Facts}) {
+	if a.Running != 0 && CanSwap(a.RunningLink, Link{Source: a.Link.Source, Connection: a.Link.Connection, Facts: e.Facts}) {
 		e.SwapOnly = a.Running
 	}
 	swap := ""

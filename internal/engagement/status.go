@@ -142,6 +142,8 @@ func (c *candidate) describeVerdict() (backends.Reason, string) {
 		return backends.ReasonIdentityDiffers, fmt.Sprintf("backend %s leads to another cluster (kube-system UID %s)", c.source.Name, cmp.Or(c.proof.facts.UID, "unknown"))
 	case verdictUnknown:
 		return backends.ReasonIdentityUnknown, fmt.Sprintf("backend %s is not known to lead to the same cluster: its user may not read the namespace kube-system, and its address is another", c.source.Name)
+	case verdictForeign:
+		return backends.ReasonRunElsewhere, "another provider runs the cluster, so that it would have to be engaged anew"
 	case verdictRights:
 		return backends.ReasonInsufficientRights, fmt.Sprintf("the user of backend %s may not list and watch all that is being watched", c.source.Name)
 	default:

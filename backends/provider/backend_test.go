@@ -1,0 +1,147 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tributary-fleet/tributary/backends/backendtest"
+	"github.com/tributary-fleet/tributary/backends/provider"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// someCluster is a cluster that is known by its configuration, and does nothing.
+type someCluster struct {
+	cluster.Cluster
+	config *rest.Config
+}
+
+func (c *someCluster) GetConfig() *rest.Config { return c.config }
+
+// theirs is somebody else's provider: it engages what it is told to.
+type theirs struct {
+	mu    sync.Mutex
+	run   context.Context // nil while it does not run
+	aware multicluster.Aware
+	has   map[string]*someCluster
+	ends  map[string]context.CancelFunc
+}
+
+func newTheirs() *theirs {
+	return &theirs{has: map[string]*someCluster{}, ends: map[string]context.CancelFunc{}}
+}
+
+func (p *theirs) Start(ctx context.Context, aware multicluster.Aware) error {
+	p.mu.Lock()
+	p.run, p.aware = ctx, aware
+	for name := range p.has {
+		if err := p.engage(name); err != nil {
+			p.mu.Unlock()
+			return err
+		}
+	}
+	p.mu.Unlock()
+	<-ctx.Done()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.run = nil
+	return nil
+}
+
+func (p *theirs) engage(name string) error {
+	ctx, cancel := context.WithCancel(p.run)
+	before := p.ends[name]
+	p.ends[name] = cancel
+	err := p.aware.Engage(ctx, multicluster.ClusterName(name), p.has[name])
+	if before != nil {
+		before()
+	}
+	return err
+}
+
+func (p *theirs) put(t *testing.T, name string, access backendtest.Access) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.has[name] = &someCluster{config: &rest.Config{Host: access.Server, BearerToken: access.Token}}
+	if p.run != nil {
+		if err := p.engage(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (p *theirs) remove(_ *testing.T, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.has, name)
+	if end := p.ends[name]; end != nil {
+		end()
+		delete(p.ends, name)
+	}
+}
+
+func newBackend(t *testing.T, opts provider.Options) *provider.Backend {
+	t.Helper()
+	b, err := provider.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestConformance(t *testing.T) {
+	backendtest.Run(t, backendtest.Harness{
+		SyncedAtOnce: true,
+		New: func(t *testing.T) backendtest.Inventory {
+			p := newTheirs()
+			return backendtest.Inventory{
+				Backend: newBackend(t, provider.Options{Run: p.Start}),
+				Member:  func(name string) string { return name },
+				Put:     p.put, Break: p.remove, Delete: p.remove,
+			}
+		},
+	})
+}
+
+// A provider that fails, or ends by itself, takes its clusters with it: nobody runs them any longer.
+func TestProviderFails(t *testing.T) {
+	for _, failure := range []error{errors.New("theirs broke"), nil} {
+		fail := make(chan struct{})
+		b := newBackend(t, provider.Options{Run: func(ctx context.Context, aware multicluster.Aware) error {
+			if err := aware.Engage(ctx, "a", &someCluster{config: &rest.Config{}}); err != nil {
+				return err
+			}
+			<-fail
+			return failure
+		}})
+		recorder := &backendtest.Recorder{}
+		ended := make(chan error, 1)
+		go func() { ended <- b.Run(t.Context(), recorder) }()
+		recorder.WaitEngaged(t, "a")
+		close(fail)
+		err := <-ended
+		if err == nil || failure != nil && !errors.Is(err, failure) {
+			t.Errorf("Run: %v, want %v", err, failure)
+		}
+		recorder.WaitDisengaged(t, "a")
+	}
+}
+
+func TestOptions(t *testing.T) {
+	_, err := provider.New(provider.Options{Provider: single{}})
+	if err == nil || !strings.Contains(err.Error(), "the option Run is needed") {
+		t.Errorf("a provider that cannot be run: %v", err)
+	}
+}
+
+// single is a provider that nobody can run.
+type single struct{ multicluster.Provider }
