@@ -22,7 +22,8 @@
 //     file may see two different connections.
 //   - Two clusters, users or contexts of one name harm the contexts that use the name.
 //   - A server needs a scheme (client-go takes one without as plain HTTP, without credentials), a host that
-//     is an IP address or a DNS name, a port from 1 to 65535 if any, and neither query nor fragment.
+//     is an IP address or a DNS name, a port from 1 to 65535 if any, and neither query nor fragment. Its path is
+//     clean: one with . or .. or // in it may lead elsewhere behind a proxy.
 //   - PEM data is rebuilt from its certificates: text around them is dropped, other blocks are dropped and
 //     reported, and a certificate that does not parse or is cut off is an error. Data that was encoded in base64
 //     twice is an error of its own.

@@ -54,10 +54,10 @@ func (s Secret) GoString() string { return s.String() }
 // Format prints what String returns, whatever the verb, flags and width.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
-// MarshalText is used by encoding/json, YAML libraries and others.
+// MarshalText returns what String returns: encoding/json, YAML libraries and others call it. What they write cannot be read back.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// MarshalLog is used by logr.
+// MarshalLog returns what String returns, for logr.
 func (s Secret) MarshalLog() any { return s.String() }
 
 var _ logr.Marshaler = Secret{}

@@ -40,8 +40,8 @@ type Proxy struct {
 	Password Secret
 }
 
-// Auth is how to authenticate. Several fields may be set where the API server would accept them together;
-// as in client-go, a token wins over basic auth and over an exec plugin's token.
+// Auth is how to authenticate; the zero value is anonymous. Several fields may be set. A client certificate is always presented; of the
+// others, a token wins over a plugin, as in client-go, and a plugin over basic auth.
 type Auth struct {
 	// Token is a bearer token.
 	Token Secret
@@ -83,10 +83,12 @@ type EnvVar struct {
 
 // Impersonation is whom to act as. The zero value impersonates nobody.
 type Impersonation struct {
+	// UserName is the user to act as, and UID that user's. Without a user the rest says nothing, and is refused.
 	UserName string
 	UID      string
-	Groups   []string
-	Extra    map[string][]string
+	// Groups and Extra are the groups and additional attributes to act with.
+	Groups []string
+	Extra  map[string][]string
 }
 
 // IsZero reports whether nobody is impersonated.
