@@ -48,7 +48,18 @@ type supervised struct {
 	health     backends.Health
 	guard      guard
 	guardTimer *time.Timer // has the guard decide; nil if nothing is leaving
+	alarm      string      // what the guard has to say, to be logged when mu is given up
 	log        logr.Logger
+}
+
+// unlock gives mu up, and logs what there is to be logged.
+func (s *supervised) unlock() {
+	alarm, log := s.alarm, s.log
+	s.alarm = ""
+	s.mu.Unlock()
+	if alarm != "" {
+		log.Error(nil, "clusters vanished in a mass; they are held", "message", alarm)
+	}
 }
 
 // listed is what a backend has said last of a member.
@@ -139,6 +150,9 @@ func (s *supervised) newRun(p *Provider, log logr.Logger) *engager {
 	defer s.mu.Unlock()
 	s.run++
 	s.synced, s.log = false, log
+	if s.health.Reason != backends.ReasonBackendFailed { // which stays until it has synced
+		s.health = backends.Health{Reason: backends.ReasonStarting}
+	}
 	for _, m := range s.members {
 		m.reported = false
 	}
@@ -224,13 +238,13 @@ func (s *supervised) letGo(engine *engagement.Engine) {
 		})
 	}
 	if len(held) > 0 {
-		s.log.Error(nil, "clusters vanished in a mass; they are held", "held", len(held), "message", s.guard.message())
+		s.alarm = s.guard.message()
 	}
 	if at := s.guard.next(); !at.IsZero() {
 		var timer *time.Timer
 		timer = time.AfterFunc(at.Sub(now), func() {
 			s.mu.Lock()
-			defer s.mu.Unlock()
+			defer s.unlock()
 			if s.guardTimer == timer {
 				s.letGo(engine)
 			}
@@ -261,7 +275,7 @@ func (e *engager) Report(h backends.Health) { e.say(func() { e.s.health = h }) }
 // say does something under the lock if the Run is the present one.
 func (e *engager) say(do func()) {
 	e.s.mu.Lock()
-	defer e.s.mu.Unlock()
+	defer e.s.unlock()
 	if e.run == e.s.run {
 		do()
 	}
