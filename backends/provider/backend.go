@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -79,10 +80,17 @@ func (e *engagements) Engage(ctx context.Context, name multicluster.ClusterName,
 	if cl == nil {
 		return fmt.Errorf("engage %q: no cluster given", name)
 	}
+	if !reflect.ValueOf(cl).Comparable() { // whether it is the one that is engaged already could not be said
+		return fmt.Errorf("engage %q: a cluster of type %T cannot be compared; give a pointer", name, cl)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped || e.run.Err() != nil {
 		return fmt.Errorf("engage %q: the provider has been stopped", name)
+	}
+	if before := e.current[name]; before != nil && before.Err() != nil {
+		// Its end has not been told yet, and must be: else it would go on without caches until this one is proved.
+		e.takeBack(name, backends.ReasonReplaced)
 	}
 	e.current[name] = ctx
 	e.engager.Engage(backends.Cluster{Name: name.String(), Running: cl, Info: backends.Info{DisplayName: name.String()},

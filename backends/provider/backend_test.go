@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -133,6 +134,58 @@ func TestProviderFails(t *testing.T) {
 			t.Errorf("Run: %v, want %v", err, failure)
 		}
 		recorder.WaitDisengaged(t, "a")
+	}
+}
+
+// A cluster that has ended is taken back before another one is engaged under its name, however soon that comes: it would serve
+// until the other one is proved, without caches.
+func TestEndedBeforeReplaced(t *testing.T) {
+	first, second := &someCluster{config: &rest.Config{}}, &someCluster{config: &rest.Config{}}
+	b := newBackend(t, provider.Options{Run: func(ctx context.Context, aware multicluster.Aware) error {
+		life, end := context.WithCancel(ctx)
+		defer end()
+		if err := aware.Engage(life, "a", first); err != nil {
+			return err
+		}
+		end()
+		if err := aware.Engage(ctx, "a", second); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}})
+	r := backendtest.Start(t, b)
+	r.Wait(t, "the second cluster is engaged", func(f backendtest.Fleet) bool {
+		c := f.Members["a"].Engaged
+		return c != nil && c.Running == second
+	})
+	r.Stop(t)
+	var methods []string
+	for _, c := range r.Calls() {
+		if c.Name == "a" {
+			methods = append(methods, c.Method)
+		}
+	}
+	if diff := cmp.Diff([]string{"Engage", "Hold", "Disengage", "Engage"}, methods); diff != "" {
+		t.Errorf("what was said (-want +got):\n%s", diff)
+	}
+}
+
+// What cannot be engaged is the provider's to hear of.
+func TestRefusedClusters(t *testing.T) {
+	for name, cl := range map[string]cluster.Cluster{
+		"no cluster given": nil,
+		"cannot be compared": struct {
+			cluster.Cluster
+			labels map[string]string
+		}{},
+	} {
+		b := newBackend(t, provider.Options{Run: func(ctx context.Context, aware multicluster.Aware) error {
+			return aware.Engage(ctx, "a", cl)
+		}})
+		if err := b.Run(t.Context(), &backendtest.Recorder{}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
