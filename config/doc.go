@@ -17,4 +17,6 @@
 //
 // A file is read strictly, and everything that is wrong with it is told at once, with lines: see [Finding]. It holds no
 // credentials, only references to the files that do. Users add kinds of backends of their own with [Register].
+//
+// [Compare] tells what has to be done for one configuration to become another, and [Apply] does that to a provider.
 package config

@@ -84,3 +84,16 @@ func convert(to, from reflect.Value) {
 		transfer(to.Addr().Interface(), from.Addr().Interface())
 	}
 }
+
+// hub returns the field Hub of the backend's options, if they have one.
+func (b Backend) hub() (Hub, bool) {
+	v := reflect.Indirect(reflect.ValueOf(b.Options))
+	if v.Kind() != reflect.Struct {
+		return Hub{}, false
+	}
+	f := v.FieldByName("Hub")
+	if !f.IsValid() || f.Type() != reflect.TypeFor[Hub]() {
+		return Hub{}, false
+	}
+	return f.Interface().(Hub), true
+}
