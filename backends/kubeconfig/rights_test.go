@@ -61,6 +61,14 @@ func TestMinimalRole(t *testing.T) {
 	r.WaitHealth(t, "")
 	put("second")
 	waitToken(t, r, namespace+"/prod", "second")
+	r.Stop(t)
+
+	for _, verb := range []string{"list", "watch"} {
+		allow(t, hub, namespace, mayRead([]string{verb}))
+		r := backendtest.Start(t, newBackend(t, kubeconfig.Options{Hub: config, Namespaces: []string{namespace}}))
+		r.WaitHealth(t, backends.ReasonHubForbidden)
+		r.Stop(t)
+	}
 }
 
 // Secrets that are named are read with nothing but the right to get them: found late, rotated, deleted, and not given up
