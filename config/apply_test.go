@@ -25,7 +25,7 @@ func TestApply(t *testing.T) {
 		}
 		now := &config.Fleet{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			next, err := config.Parse([]byte("apiVersion: config.tributary.dev/v1alpha1\nkind: Fleet\nbackends:\n"+d.Input), kinds)
+			next, err := config.Parse([]byte(head+"  "+strings.ReplaceAll(d.Input, "\n", "\n  ")), kinds)
 			if err != nil {
 				return err.Error() + "\n"
 			}

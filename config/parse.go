@@ -24,6 +24,15 @@ const MaxSize = 1 << 20
 
 // Load reads and checks a fleet file. See [Parse].
 func Load(path string, kinds *Registry) (*Fleet, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseFile(path, data, kinds)
+}
+
+// readFile reads no more than shows that a file is too large.
+func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("load fleet file: %w", err)
@@ -33,6 +42,10 @@ func Load(path string, kinds *Registry) (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load fleet file: %w", err)
 	}
+	return data, nil
+}
+
+func parseFile(path string, data []byte, kinds *Registry) (*Fleet, error) {
 	fleet, err := Parse(data, kinds)
 	if err != nil {
 		return nil, fmt.Errorf("load fleet file %s: %w", path, err)
