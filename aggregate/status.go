@@ -62,6 +62,12 @@ type Candidate struct {
 	Proved time.Time
 }
 
+// Ready reports whether the cluster is engaged and well, its controllers have it, and their informers have synced. The reason
+// may have something to say all the same, such as Duplicate or Vanished.
+func (c ClusterStatus) Ready() bool {
+	return c.State == backends.Engaged && c.Reason != backends.ReasonSyncing && c.Reason != backends.ReasonStandby
+}
+
 func clusterStatus(name string, s engagement.Status) ClusterStatus {
 	var candidates []Candidate
 	for _, c := range s.Candidates {

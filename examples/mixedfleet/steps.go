@@ -103,7 +103,7 @@ func (t *tour) engage(ctx context.Context) (string, error) {
 // worksIn waits until a cluster is engaged and the controller has seen and labelled what was there already. From then
 // on the tour expects it to work.
 func (t *tour) worksIn(ctx context.Context, name multicluster.ClusterName) error {
-	if err := t.reaches(ctx, name, backends.Engaged, backends.ReasonReady); err != nil {
+	if err := t.ready(ctx, name); err != nil {
 		return err
 	}
 	if !slices.Contains(t.working, name) {
@@ -125,10 +125,18 @@ func (t *tour) worksIn(ctx context.Context, name multicluster.ClusterName) error
 
 // reaches waits until a cluster is in a state, for a reason unless that is empty.
 func (t *tour) reaches(ctx context.Context, name multicluster.ClusterName, state backends.State, reason backends.Reason) error {
-	_, err := until(ctx, fmt.Sprintf("%s %s %s", name, state, reason), func() (bool, error) {
-		s := t.status(name)
-		return s.State == state && (reason == "" || s.Reason == reason), nil
+	return t.becomes(ctx, name, fmt.Sprintf("%s %s", state, reason), func(s aggregate.ClusterStatus) bool {
+		return s.State == state && (reason == "" || s.Reason == reason)
 	})
+}
+
+// ready waits until a cluster is engaged and well, and the controller has it.
+func (t *tour) ready(ctx context.Context, name multicluster.ClusterName) error {
+	return t.becomes(ctx, name, "ready", aggregate.ClusterStatus.Ready)
+}
+
+func (t *tour) becomes(ctx context.Context, name multicluster.ClusterName, what string, is func(aggregate.ClusterStatus) bool) error {
+	_, err := until(ctx, fmt.Sprintf("%s %s", name, what), func() (bool, error) { return is(t.status(name)), nil })
 	if err != nil {
 		s := t.status(name)
 		return fmt.Errorf("%w; it is %s (%s): %s", err, s.State, s.Reason, s.Message)
@@ -317,7 +325,7 @@ func (t *tour) rotate(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := t.reaches(ctx, name, backends.Engaged, backends.ReasonReady); err != nil {
+	if err := t.ready(ctx, name); err != nil {
 		return "", err
 	}
 	now, err := t.fleet.Get(ctx, name)
