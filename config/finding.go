@@ -83,7 +83,7 @@ func joined(found []*Finding) error {
 
 // nearest returns which of the names is meant by a misspelt one, or "".
 func nearest(name string, names []string) string {
-	best, least := "", 1+max(1, len(name)/3)
+	best, least := "", 1+max(1, min(len(name)/2, 2+len(name)/6)) // two letters that are swapped are two changes
 	if len(name) > 64 {
 		return ""
 	}
