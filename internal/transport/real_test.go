@@ -57,6 +57,7 @@ func TestTokenRotation(t *testing.T) {
 	}
 	current := issue()
 	m := start(t, p, specOf(current.Credential))
+	m.overlap = true
 	var fresh *controlplane.Token
 	var revoked []connection.Spec
 	ids := map[string]bool{}
