@@ -97,7 +97,7 @@ func TestRecreatedElsewhere(t *testing.T) {
 
 // Hundreds of engagements and replacements leave no goroutine, connection or memory behind.
 func TestNothingIsLeftBehind(t *testing.T) {
-	const cycles = 150
+	const cycles = 300
 	server := endtoend.Fakes(t)
 	a, b := server.Cluster("a"), server.Cluster("b")
 	// multicluster-runtime's controllers keep one goroutine for every engagement until they stop, so this fleet has none.
