@@ -116,7 +116,7 @@ func (p *Provider) keepRunning(ctx context.Context, s *supervised, backend backe
 		}
 		wait := time.Duration((0.5 + rand.Float64()/2) * float64(min(restartMax, restartBase<<min(failures, 16))))
 		s.setHealth(backends.Health{Reason: backends.ReasonBackendFailed, Message: truncate(err.Error())})
-		log.Error(err, "backend failed; its clusters stay as they are", "restartIn", wait)
+		log.Error(err, "backend failed; it is started again", "restartIn", wait)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

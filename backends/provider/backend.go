@@ -48,7 +48,12 @@ func (b *Backend) Run(ctx context.Context, engager backends.Engager) error {
 	ctx, cancel := context.WithCancel(ctx)
 	e := &engagements{engager: engager, run: ctx, current: map[multicluster.ClusterName]context.Context{}}
 	defer e.wg.Wait()
-	defer cancel()
+	defer func() {
+		if ctx.Err() == nil { // it has failed, or panics
+			e.stop()
+		}
+		cancel()
+	}()
 	// What is listed at the beginning is not known: a provider does not say when it has told everything. So what an earlier run
 	// had engaged, and this one does not engage, is gone at once: its caches have ended with that run.
 	engager.Synced()
@@ -59,7 +64,6 @@ func (b *Backend) Run(ctx context.Context, engager backends.Engager) error {
 	if err == nil {
 		err = errors.New("the provider ended by itself")
 	}
-	e.stop()
 	return err
 }
 

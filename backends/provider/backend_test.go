@@ -113,27 +113,40 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// A provider that fails, or ends by itself, takes its clusters with it: nobody runs them any longer.
+// A provider that fails, ends by itself, or panics, takes its clusters with it: nobody runs them any longer.
 func TestProviderFails(t *testing.T) {
-	for _, failure := range []error{errors.New("theirs broke"), nil} {
-		fail := make(chan struct{})
-		b := newBackend(t, provider.Options{Run: func(ctx context.Context, aware multicluster.Aware) error {
-			if err := aware.Engage(ctx, "a", &someCluster{config: &rest.Config{}}); err != nil {
-				return err
+	broke := errors.New("theirs broke")
+	for name, end := range map[string]func() error{
+		"fails":  func() error { return broke },
+		"ends":   func() error { return nil },
+		"panics": func() error { panic(broke) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fail := make(chan struct{})
+			b := newBackend(t, provider.Options{Run: func(ctx context.Context, aware multicluster.Aware) error {
+				if err := aware.Engage(ctx, "a", &someCluster{config: &rest.Config{}}); err != nil {
+					return err
+				}
+				<-fail
+				return end()
+			}})
+			recorder := &backendtest.Recorder{}
+			ended := make(chan error, 1)
+			go func() {
+				defer func() {
+					if p := recover(); p != nil {
+						ended <- p.(error)
+					}
+				}()
+				ended <- b.Run(t.Context(), recorder)
+			}()
+			recorder.WaitEngaged(t, "a")
+			close(fail)
+			if err := <-ended; err == nil || name != "ends" && !errors.Is(err, broke) {
+				t.Errorf("Run: %v", err)
 			}
-			<-fail
-			return failure
-		}})
-		recorder := &backendtest.Recorder{}
-		ended := make(chan error, 1)
-		go func() { ended <- b.Run(t.Context(), recorder) }()
-		recorder.WaitEngaged(t, "a")
-		close(fail)
-		err := <-ended
-		if err == nil || failure != nil && !errors.Is(err, failure) {
-			t.Errorf("Run: %v, want %v", err, failure)
-		}
-		recorder.WaitDisengaged(t, "a")
+			recorder.WaitDisengaged(t, "a")
+		})
 	}
 }
 
