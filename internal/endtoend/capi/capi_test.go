@@ -39,11 +39,7 @@ func newManagement(t *testing.T, name string) *management {
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "capi-"}}
-	if err := c.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
-	return &management{Client: c, plane: plane, namespace: namespace.Name}
+	return &management{Client: c, plane: plane, namespace: endtoend.Namespace(t, c)}
 }
 
 // provision creates a Cluster whose control plane is initialized.
