@@ -7,11 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tributary-fleet/tributary/aggregate"
@@ -27,18 +22,15 @@ import (
 func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
 	const updates = 1000
 	hub := planes.Get(t, controlplane.Options{Name: "inventory", CRDs: []controlplane.CRDs{controlplane.ClusterInventory}})
-	c := hubClient(t, hub)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
-	if err := c.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	c := endtoend.AdminClient(t, hub)
+	namespace := endtoend.Namespace(t, c)
 	server := endtoend.Fakes(t)
 	fake := server.Cluster("prod")
 	fake.AllowToken("token", "user")
 	key := endtoend.PutConfigMap(t, fake, "mine")
-	profile := healthyProfile(t, c, namespace.Name, "prod")
+	profile := endtoend.Profile(t, c, namespace, "prod")
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "prod", Labels: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prod", Labels: map[string]string{
 			"x-k8s.io/cluster-inventory-consumer": "tributary", "x-k8s.io/cluster-profile": "prod"}},
 		Data: map[string][]byte{"Config": endtoend.Kubeconfig(t, fake.URL(), server.CAData(), "token")},
 	}
@@ -46,7 +38,7 @@ func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	backend, err := clusterprofiles.New(clusterprofiles.Options{
-		Hub: hub.Config(), Namespaces: []string{namespace.Name}, Consumer: "tributary"})
+		Hub: hub.Config(), Namespaces: []string{namespace}, Consumer: "tributary"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +46,7 @@ func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
 	if err := f.Add("hub", backend, aggregate.BackendOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	public := "hub/" + namespace.Name + "/prod"
+	public := "hub/" + namespace + "/prod"
 	endtoend.Eventually(t, "reconciled", func() bool { return f.Saw(public, key) > 0 })
 	endtoend.Eventually(t, "engaged", func() bool { return f.Is(public, backends.Engaged, backends.ReasonReady) })
 	cl, err := f.Get(t.Context(), endtoend.Name(public))
@@ -97,47 +89,4 @@ func TestHeartbeatsAndLabelsLeaveEngagementsAlone(t *testing.T) {
 	if connects > 0 {
 		t.Errorf("%d requests of new connections: %v", connects, fake.Counter.Requests())
 	}
-}
-
-// hubClient returns an administrator's client for a hub of ClusterProfiles.
-func hubClient(t *testing.T, hub *controlplane.ControlPlane) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config := hub.Config()
-	config.QPS = -1
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) })
-	c, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// healthyProfile creates a ClusterProfile whose control plane is healthy.
-func healthyProfile(t *testing.T, c client.Client, namespace, name string) *v1alpha1.ClusterProfile {
-	t.Helper()
-	profile := &v1alpha1.ClusterProfile{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.ClusterProfileSpec{ClusterManager: v1alpha1.ClusterManager{Name: "test"}},
-	}
-	if err := c.Create(t.Context(), profile); err != nil {
-		t.Fatal(err)
-	}
-	profile.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ClusterConditionControlPlaneHealthy, Status: metav1.ConditionTrue, Reason: "Test",
-		LastTransitionTime: metav1.Now(),
-	}}
-	if err := c.Status().Update(t.Context(), profile); err != nil {
-		t.Fatal(err)
-	}
-	return profile
 }

@@ -12,11 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -53,8 +48,8 @@ func (m *member) public(namespace string) string { return "prod/" + namespace + 
 // One more cluster is listed by a profile that leads to another cluster. It does not move, and is replaced only when that is asked for.
 func TestMove(t *testing.T) {
 	hub := planes.Get(t, controlplane.Options{Name: "hub", CRDs: []controlplane.CRDs{controlplane.ClusterInventory}})
-	hubClient := adminClient(t, hub)
-	namespace := newNamespace(t, hubClient)
+	hubClient := endtoend.AdminClient(t, hub)
+	namespace := endtoend.Namespace(t, hubClient)
 	var members []*member
 	for i := range *clusters + 1 {
 		members = append(members, newMember(t, fmt.Sprintf("m%02d", i)))
@@ -109,7 +104,7 @@ func TestMove(t *testing.T) {
 		if m == stray {
 			access = members[0].kubeconfig(t, m.there)
 		}
-		healthyProfile(t, hubClient, namespace, m.name)
+		endtoend.Profile(t, hubClient, namespace, m.name)
 		createSecret(t, hubClient, namespace, m.name+"-access", map[string]string{"Config": string(access)},
 			map[string]string{"x-k8s.io/cluster-inventory-consumer": "tributary", "x-k8s.io/cluster-profile": m.name})
 	}
@@ -221,7 +216,7 @@ func TestMove(t *testing.T) {
 func newMember(t *testing.T, name string) *member {
 	t.Helper()
 	m := &member{name: name, plane: planes.Get(t, controlplane.Options{Name: name})}
-	m.admin = adminClient(t, m.plane)
+	m.admin = endtoend.AdminClient(t, m.plane)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "written"}}
 	if err := m.admin.Create(t.Context(), account); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
@@ -328,60 +323,10 @@ func (e *engagements) cancelled() map[multicluster.ClusterName]int {
 	return ended
 }
 
-// adminClient returns an administrator's client.
-func adminClient(t *testing.T, plane *controlplane.ControlPlane) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config := plane.Config()
-	config.QPS = -1
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) })
-	c, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func newNamespace(t *testing.T, c client.Client) string {
-	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
-	if err := c.Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
-	return namespace.Name
-}
-
 func createSecret(t *testing.T, c client.Client, namespace, name string, data, labels map[string]string) {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, StringData: data}
 	if err := c.Create(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// healthyProfile creates a ClusterProfile whose control plane is healthy.
-func healthyProfile(t *testing.T, c client.Client, namespace, name string) {
-	t.Helper()
-	profile := &v1alpha1.ClusterProfile{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.ClusterProfileSpec{ClusterManager: v1alpha1.ClusterManager{Name: "test"}},
-	}
-	if err := c.Create(t.Context(), profile); err != nil {
-		t.Fatal(err)
-	}
-	profile.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ClusterConditionControlPlaneHealthy, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now(),
-	}}
-	if err := c.Status().Update(t.Context(), profile); err != nil {
 		t.Fatal(err)
 	}
 }

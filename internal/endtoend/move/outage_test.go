@@ -28,8 +28,8 @@ type profiles struct {
 
 func startProfiles(t *testing.T, hub *controlplane.ControlPlane, n int) *profiles {
 	t.Helper()
-	p := &profiles{hub: hub, client: adminClient(t, hub), engagements: &engagements{}}
-	p.namespace = newNamespace(t, p.client)
+	p := &profiles{hub: hub, client: endtoend.AdminClient(t, hub), engagements: &engagements{}}
+	p.namespace = endtoend.Namespace(t, p.client)
 	server := endtoend.Fakes(t)
 	for i := range n {
 		fake := server.Cluster(p.name(i))
@@ -62,7 +62,7 @@ func (p *profiles) public(i int) string { return "hub/" + p.namespace + "/" + p.
 func (p *profiles) list(t *testing.T) {
 	t.Helper()
 	for i := range p.fakes {
-		healthyProfile(t, p.client, p.namespace, p.name(i))
+		endtoend.Profile(t, p.client, p.namespace, p.name(i))
 	}
 }
 

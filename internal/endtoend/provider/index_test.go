@@ -16,7 +16,7 @@ import (
 // A field index is there in every cluster of another provider, also where they share one cache, and answers within the cluster.
 func TestIndex(t *testing.T) {
 	hub := plane(t, "hub")
-	admin := clientOf(t, hub)
+	admin := endtoend.AdminClient(t, hub)
 	f := endtoend.Start(t, aggregate.Options{}, endtoend.WithHub(hub))
 	add(t, f, "namespaces", provider.Options{Provider: mcrnamespace.New(f.Manager.GetLocalManager())})
 	err := f.IndexField(t.Context(), &corev1.ConfigMap{}, "color", func(obj client.Object) []string {

@@ -56,15 +56,6 @@ func gone(t *testing.T, f *endtoend.Fleet, name string) {
 	}
 }
 
-func clientOf(t *testing.T, p *controlplane.ControlPlane) client.Client {
-	t.Helper()
-	c, err := client.New(p.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // Clusters of multicluster-runtime's clusters provider come, go and come back.
 func TestClusters(t *testing.T) {
 	member := plane(t, "member")
@@ -95,7 +86,7 @@ func TestClusters(t *testing.T) {
 // Namespaces of one cluster, each a cluster of its own, by multicluster-runtime's namespace provider.
 func TestNamespaces(t *testing.T) {
 	hub := plane(t, "hub")
-	admin := clientOf(t, hub)
+	admin := endtoend.AdminClient(t, hub)
 	f := endtoend.Start(t, aggregate.Options{}, endtoend.WithHub(hub))
 	add(t, f, "namespaces", provider.Options{Provider: mcrnamespace.New(f.Manager.GetLocalManager())})
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
@@ -134,15 +125,12 @@ func TestNamespaces(t *testing.T) {
 // Clusters of multicluster-runtime's kubeconfig provider, which engages them through a manager.
 func TestKubeconfigs(t *testing.T) {
 	hub, member := plane(t, "hub"), plane(t, "member")
-	admin := clientOf(t, hub)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "fleet-"}}
-	if err := admin.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	admin := endtoend.AdminClient(t, hub)
+	namespace := endtoend.Namespace(t, admin)
 	f := endtoend.Start(t, aggregate.Options{}, endtoend.WithHub(hub), endtoend.WithManager(func(o *mcmanager.Options) {
 		o.Controller.SkipNameValidation = new(true) // theirs has a fixed name
 	}))
-	theirs := mcrkubeconfig.New(mcrkubeconfig.Options{Namespace: ns.Name})
+	theirs := mcrkubeconfig.New(mcrkubeconfig.Options{Namespace: namespace})
 	add(t, f, "kubeconfigs", provider.Options{Run: func(ctx context.Context, aware multicluster.Aware) error {
 		if err := theirs.SetupWithManager(ctx, provider.Manager(f.Manager, aware)); err != nil {
 			return err
@@ -152,7 +140,7 @@ func TestKubeconfigs(t *testing.T) {
 	}})
 	for range 2 {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "one", Labels: map[string]string{mcrkubeconfig.DefaultKubeconfigSecretLabel: "true"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one", Labels: map[string]string{mcrkubeconfig.DefaultKubeconfigSecretLabel: "true"}},
 			Data:       map[string][]byte{mcrkubeconfig.DefaultKubeconfigSecretKey: member.Kubeconfig()},
 		}
 		if err := admin.Create(t.Context(), secret); err != nil {
