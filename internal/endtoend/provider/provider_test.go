@@ -56,30 +56,32 @@ func gone(t *testing.T, f *endtoend.Fleet, name string) {
 	}
 }
 
-// Clusters of multicluster-runtime's clusters provider come, go and come back.
+// Clusters of multicluster-runtime's clusters provider come and go. None comes back under its name here: the goroutine that ran the
+// first one removes whatever has its name by the time it ends (as of v0.24.1).
 func TestClusters(t *testing.T) {
 	member := plane(t, "member")
 	f := endtoend.Start(t, aggregate.Options{})
 	theirs := mcrclusters.New()
 	add(t, f, "theirs", provider.Options{Provider: theirs})
-	for range 2 {
+	for _, name := range []string{"one", "two"} {
+		public := "theirs/" + name
 		cl, err := cluster.New(member.Config(), func(o *cluster.Options) { o.Logger = logr.Discard() })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := theirs.Add(t.Context(), "one", cl); err != nil {
+		if err := theirs.Add(t.Context(), multicluster.ClusterName(name), cl); err != nil {
 			t.Fatal(err)
 		}
-		reconciles(t, f, "theirs/one", member)
-		if s := f.Status("theirs/one"); s.Version != "v1.36.3" || s.User == "" || s.Backend != "theirs" {
+		reconciles(t, f, public, member)
+		if s := f.Status(public); s.Version != "v1.36.3" || s.User == "" || s.Backend != "theirs" {
 			t.Errorf("%+v", s)
 		}
-		config, err := f.RESTConfigFor(t.Context(), "theirs/one")
+		config, err := f.RESTConfigFor(t.Context(), endtoend.Name(public))
 		if err != nil || config.Host != member.Config().Host {
 			t.Errorf("RESTConfigFor: %v, %v", config, err)
 		}
-		theirs.Remove("one")
-		gone(t, f, "theirs/one")
+		theirs.Remove(multicluster.ClusterName(name))
+		gone(t, f, public)
 	}
 }
 
