@@ -136,7 +136,9 @@ func (g *guard) trip(now time.Time, listed int) (held []string) {
 		if d := g.leaving[member]; !d.held {
 			d.held = true
 			held = append(held, member)
-			g.held.until = d.since.Add(g.opts.Hold)
+			if until := d.since.Add(g.opts.Hold); until.After(g.held.until) {
+				g.held.until = until
+			}
 		}
 	}
 	if len(held) > 0 {

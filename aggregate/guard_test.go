@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,5 +174,16 @@ func TestGuardMessage(t *testing.T) {
 	}
 	if strings.Contains(f.message(), "vanished") {
 		t.Error("the message stays after all are back")
+	}
+}
+
+// The last of a mass that is let go is the one that vanished last, whatever its name.
+func TestGuardNamesTheLastEnd(t *testing.T) {
+	f := newFleetOf(20, GuardOptions{})
+	backwards := members(0, 11)
+	slices.Reverse(backwards)
+	f.lose(100*time.Millisecond, backwards...)
+	if want := f.guard.leaving["m00"].since.Add(5 * time.Minute); !f.held.until.Equal(want) {
+		t.Errorf("until %v, want %v", f.held.until, want)
 	}
 }
