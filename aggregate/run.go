@@ -27,19 +27,7 @@ type session struct {
 // Start runs the backends and engages their clusters with aware, until ctx ends. multicluster-runtime's manager
 // calls it. It returns nil after everything has come to its end, or an error naming what had not within StopTimeout.
 func (p *Provider) Start(ctx context.Context, aware multicluster.Aware) error {
-	scheme, logger := inherited(aware)
-	s, err := p.join(ctx, scheme, logger)
-	if err == nil {
-		err = p.engine.Lead(aware)
-	}
-	if err != nil {
-		return fmt.Errorf("start aggregate: %w", err)
-	}
-	select {
-	case <-ctx.Done():
-	case <-s.ctx.Done():
-	}
-	return s.end()
+	return p.takePart(ctx, aware, "start aggregate", func() error { return p.engine.Lead(aware) })
 }
 
 // Standby returns a runnable for the manager of processes of which one at a time is the leader:
@@ -65,16 +53,24 @@ func (*standby) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (s *standby) Start(ctx context.Context) error {
-	scheme, logger := inherited(s.aware)
-	running, err := s.p.join(ctx, scheme, logger)
+	return s.p.takePart(ctx, s.aware, "start standby", func() error { return nil })
+}
+
+// takePart joins the session that runs, or begins one, and ends it when ctx ends or somebody else has ended it.
+func (p *Provider) takePart(ctx context.Context, aware multicluster.Aware, what string, begin func() error) error {
+	scheme, logger := inherited(aware)
+	s, err := p.join(ctx, scheme, logger)
+	if err == nil {
+		err = begin()
+	}
 	if err != nil {
-		return fmt.Errorf("start standby: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	select {
 	case <-ctx.Done():
-	case <-running.ctx.Done():
+	case <-s.ctx.Done():
 	}
-	return running.end()
+	return s.end()
 }
 
 // join returns the session that runs, or begins one.
