@@ -180,7 +180,12 @@ func (e *engager) Hold(name string, h backends.Hold) {
 
 // list takes note that the present Run lists a member. The caller holds s.mu.
 func (s *supervised) list(member string, info backends.Info, source backends.ObjectReference, hints backends.Identity) {
-	s.members[member] = &listed{true, info, source, hints}
+	m := s.members[member]
+	if m == nil {
+		m = &listed{}
+		s.members[member] = m
+	}
+	*m = listed{true, info, source, hints}
 	s.guard.back(member)
 }
 
