@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 )
@@ -69,12 +70,7 @@ func Compare(from, to *Fleet) Difference {
 			d.Arrange = append(d.Arrange, Arrangement{Prefix: prefix, Names: names})
 		}
 	}
-	slices.SortFunc(d.Arrange, func(a, b Arrangement) int {
-		if a.Prefix < b.Prefix {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(d.Arrange, func(a, b Arrangement) int { return cmp.Compare(a.Prefix, b.Prefix) })
 	return d
 }
 
