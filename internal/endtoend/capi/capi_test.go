@@ -2,7 +2,6 @@ package capi_test
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,11 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tributary-fleet/tributary/aggregate"
-	"github.com/tributary-fleet/tributary/backends"
 	"github.com/tributary-fleet/tributary/backends/capi"
 	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
-	"github.com/tributary-fleet/tributary/internal/testing/faultproxy"
 )
 
 // management is a management cluster of Cluster API, as its controllers write to it.
@@ -100,43 +97,8 @@ func TestClusterAPIRotatesTokens(t *testing.T) {
 	if err := f.Add("capi", backend, aggregate.BackendOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	public := "capi/" + hub.namespace + "/prod"
-	endtoend.Eventually(t, "engaged", func() bool { return f.Is(public, backends.Engaged, backends.ReasonReady) })
-	first := kinds.Create(t, admin)
-	endtoend.Eventually(t, "three kinds are watched", func() bool { return kinds.SawAll(first) })
-	cl, err := f.Get(t.Context(), endtoend.Name(public))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy.Counter.Reset()
-
-	begin := time.Now()
-	for range rotations {
-		next := endtoend.Issue(t, user)
-		hub.writeKubeconfig(t, "prod", endtoend.Kubeconfig(t, proxy.URL(), proxy.CAData(), next.Token()))
-		endtoend.Eventually(t, "the new token is in force", func() bool {
-			config, err := f.RESTConfigFor(t.Context(), endtoend.Name(public))
-			return err == nil && config.BearerToken == next.Token()
-		})
-		if err := token.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		token = next
-		objects := kinds.Create(t, admin)
-		endtoend.Eventually(t, "the controller sees three new objects", func() bool { return kinds.SawAll(objects) })
-	}
-	t.Logf("%d rotations in %v: %d requests at the member, %d of them watches", rotations, time.Since(begin).Round(time.Millisecond),
-		proxy.Counter.Count(), proxy.Counter.Count(faultproxy.WithVerb(faultproxy.Watch)))
-	if n := proxy.Counter.Relists(); n != 0 {
-		t.Errorf("%d relists, want none", n)
-	}
-	if n := proxy.Counter.Count(faultproxy.WithStatus(401)); n != 0 {
-		t.Errorf("%d requests were refused with 401, want none", n)
-	}
-	if now, err := f.Get(t.Context(), endtoend.Name(public)); err != nil || now != cl {
-		t.Errorf("the cluster was engaged anew (%v)", err)
-	}
-	if errs := kinds.Errors(); len(errs) > 0 {
-		t.Errorf("the controller saw %d errors, the first: %v", len(errs), errs[0])
-	}
+	f.Rotate(t, &kinds, endtoend.Rotation{Cluster: "capi/" + hub.namespace + "/prod", Admin: admin, Proxy: proxy, User: user, Token: token, Times: rotations,
+		Write: func(token string) {
+			hub.writeKubeconfig(t, "prod", endtoend.Kubeconfig(t, proxy.URL(), proxy.CAData(), token))
+		}})
 }

@@ -3,15 +3,10 @@ package capi_test
 import (
 	"testing"
 
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
-
+	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 )
 
 var planes controlplane.Pool
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	controlplane.Main(m, &planes)
-}
+func TestMain(m *testing.M) { endtoend.Main(m, &planes) }

@@ -13,7 +13,6 @@ import (
 	"github.com/tributary-fleet/tributary/backends/kubeconfig"
 	"github.com/tributary-fleet/tributary/internal/endtoend"
 	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
-	"github.com/tributary-fleet/tributary/internal/testing/faultproxy"
 )
 
 // volume is a projected token as the kubelet mounts it: the file is a link through ..data, which is exchanged.
@@ -79,40 +78,6 @@ func TestTokenFileIsRotated(t *testing.T) {
 	if err := f.Add("files", backend, aggregate.BackendOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	const public = "files/config/c"
-	endtoend.Eventually(t, "engaged", func() bool { return f.Engaged(public) })
-	first := kinds.Create(t, admin)
-	endtoend.Eventually(t, "three kinds are watched", func() bool { return kinds.SawAll(first) })
-	cl, err := f.Get(t.Context(), endtoend.Name(public))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy.Counter.Reset()
-
-	for range rotations {
-		next := endtoend.Issue(t, user)
-		projected.write(t, next.Token())
-		endtoend.Eventually(t, "the new token is in force", func() bool {
-			config, err := f.RESTConfigFor(t.Context(), endtoend.Name(public))
-			return err == nil && config.BearerToken == next.Token()
-		})
-		if err := token.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		token = next
-		objects := kinds.Create(t, admin)
-		endtoend.Eventually(t, "the controller sees three new objects", func() bool { return kinds.SawAll(objects) })
-	}
-	if n := proxy.Counter.Relists(); n != 0 {
-		t.Errorf("%d relists, want none", n)
-	}
-	if n := proxy.Counter.Count(faultproxy.WithStatus(401)); n != 0 {
-		t.Errorf("%d requests were refused with 401, want none", n)
-	}
-	if now, err := f.Get(t.Context(), endtoend.Name(public)); err != nil || now != cl {
-		t.Errorf("the cluster was engaged anew (%v)", err)
-	}
-	if errs := kinds.Errors(); len(errs) > 0 {
-		t.Errorf("the controller saw %d errors, the first: %v", len(errs), errs[0])
-	}
+	f.Rotate(t, &kinds, endtoend.Rotation{Cluster: "files/config/c", Admin: admin, Proxy: proxy, User: user, Token: token, Times: rotations,
+		Write: func(token string) { projected.write(t, token) }})
 }
