@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -16,6 +17,7 @@ import (
 	"github.com/tributary-fleet/tributary/backends/backendtest"
 	"github.com/tributary-fleet/tributary/backends/kubeconfig"
 	"github.com/tributary-fleet/tributary/internal/hub/hubtest"
+	"github.com/tributary-fleet/tributary/internal/testing/controlplane"
 )
 
 // reader makes a user of the hub who may do what the rule says, in one namespace and nowhere else.
@@ -34,10 +36,17 @@ func reader(t *testing.T, hub *hubtest.Hub, namespace string, rule rbacv1.Policy
 	return token.Config()
 }
 
-// allow changes what the reader of a namespace may do.
+// allow changes what the reader of a namespace may do, and waits until that is in force.
 func allow(t *testing.T, hub *hubtest.Hub, namespace string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	hub.Put(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reader"}, Rules: []rbacv1.PolicyRule{rule}})
+	user := "system:serviceaccount:" + controlplane.UserNamespace + ":reader-of-" + namespace
+	for _, verb := range []string{"get", "list", "watch"} {
+		for _, name := range []string{"", "prod", "late"} {
+			allowed := slices.Contains(rule.Verbs, verb) && (len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
+			hub.WaitAllowed(t, user, authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "secrets", Verb: verb, Name: name}, allowed)
+		}
+	}
 }
 
 // mayRead is a rule for Secrets, those of the given names or all.

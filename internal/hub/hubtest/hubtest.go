@@ -7,12 +7,14 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -89,6 +91,19 @@ func (h *Hub) Put(t testing.TB, obj client.Object) {
 			return err
 		}
 		return nil
+	})
+}
+
+// WaitAllowed waits until the API server allows a user something, or no longer: it learns of changed roles a moment after they
+// are written.
+func (h *Hub) WaitAllowed(t testing.TB, user string, what authorizationv1.ResourceAttributes, allowed bool) {
+	t.Helper()
+	h.do(t, "wait for the rights of "+user, func(ctx context.Context) error {
+		return wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
+			err := h.client.Create(ctx, review)
+			return err == nil && review.Status.Allowed == allowed, err
+		})
 	})
 }
 
